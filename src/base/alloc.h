@@ -26,17 +26,17 @@ static inline void autofree_fn(void *p)
 static inline void autofd_fn(int *fd);
 #define autofree __attribute__((cleanup(autofree_fn)))
 #define autofd __attribute__((cleanup(autofd_fn)))
-#define STEAL(p)                                                                                   \
-    __extension__({                                                                                \
-        __typeof__(p) steal_ = (p);                                                                \
-        (p) = NULL;                                                                                \
-        steal_;                                                                                    \
+#define STEAL(p)                    \
+    __extension__({                 \
+        __typeof__(p) steal_ = (p); \
+        (p) = NULL;                 \
+        steal_;                     \
     })
-#define STEAL_FD(fd)                                                                               \
-    __extension__({                                                                                \
-        int steal_ = (fd);                                                                         \
-        (fd) = -1;                                                                                 \
-        steal_;                                                                                    \
+#define STEAL_FD(fd)       \
+    __extension__({        \
+        int steal_ = (fd); \
+        (fd) = -1;         \
+        steal_;            \
     })
 
 #define COUNTOF(a) (sizeof(a) / sizeof((a)[0]))

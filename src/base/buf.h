@@ -24,9 +24,9 @@ struct slice { /* borrowed bytes */
     size_t len;
 };
 
-#define BUF_INIT(maximum)                                                                          \
-    {                                                                                              \
-        NULL, 0, 0, (maximum)                                                                      \
+#define BUF_INIT(maximum)     \
+    {                         \
+        NULL, 0, 0, (maximum) \
     }
 #define BUF_DEFAULT_MAX ((size_t)1 << 30)
 

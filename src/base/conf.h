@@ -12,33 +12,41 @@
 #include "base/err.h"
 
 /* field, option name, type (STR, INT, BOOL), default, metavar, help */
-#define CONF_LIST(X)                                                                               \
-    X(config, "config", STR, "", "FILE", "configuration file (default: $XDG_CONFIG_HOME/reitos/reitos.ini if present)") \
-    X(listen, "listen", STR, "127.0.0.1:8888", "ADDR:PORT|unix:PATH", "where to listen; port 0 takes any free one") \
-    X(root, "root", STR, ".", "DIR", "folder that is served; nothing outside it can be reached")   \
-    X(data, "data", STR, "", "DIR", "kernels, journals, state (default: $XDG_DATA_HOME/reitos); a local disk") \
-    X(token, "token", STR, "", "TOKEN", "access token (default: random, printed once)")            \
-    X(base_url, "base-url", STR, "/", "/PATH/", "prefix of every URL")                             \
-    X(tls_cert, "tls-cert", STR, "", "FILE", "TLS certificate chain (PEM)")                        \
-    X(tls_key, "tls-key", STR, "", "FILE", "TLS private key (PEM)")                                \
-    X(allow_remote, "allow-remote", BOOL, "false", "", "permit listening beyond loopback without TLS") \
-    X(allow_origin, "allow-origin", STR, "", "ORIGIN|*", "origin whose pages may use the API")     \
-    X(allow_origin_pat, "allow-origin-pat", STR, "", "REGEX", "origins allowed, matched whole")    \
-    X(allow_host, "allow-host", STR, "", "NAME,...", "further Host names that are accepted")       \
-    X(python, "python", STR, "", "FILE", "interpreter of the default kernel (default: build/venv)") \
-    X(preload, "preload", STR, "numpy,pandas", "NAMES", "modules that a zygote imports ahead")     \
-    X(spares, "spares", INT, "1", "N", "kernels initialised ahead")                                \
-    X(zygote, "zygote", BOOL, "true", "", "start Python kernels by fork")                          \
-    X(default_kernel, "default-kernel", STR, "python3", "NAME", "kernelspec used when none is named") \
-    X(grace, "grace", INT, "60", "SECONDS", "kernels outlive a vanished daemon for so long")       \
-    X(cull_idle, "cull-idle-timeout", INT, "0", "SECONDS", "stop kernels idle for so long; 0: never") \
-    X(cull_interval, "cull-interval", INT, "300", "SECONDS", "how often idle kernels are looked for") \
-    X(cull_connected, "cull-connected", BOOL, "false", "", "also stop kernels with open pages")    \
-    X(cull_busy, "cull-busy", BOOL, "false", "", "also stop busy kernels")                         \
-    X(terminals, "terminals", BOOL, "true", "", "offer terminals")                                 \
-    X(journal_limit, "journal-limit", INT, "1024", "MIB", "journal kept per kernel")               \
-    X(hidden, "allow-hidden", BOOL, "false", "", "serve files whose name begins with a dot")       \
-    X(log, "log", STR, "text", "text|json", "form of the log on stderr")                           \
+#define CONF_LIST(X)                                                                             \
+    X(config, "config", STR, "", "FILE",                                                         \
+      "configuration file (default: $XDG_CONFIG_HOME/reitos/reitos.ini if present)")             \
+    X(listen, "listen", STR, "127.0.0.1:8888", "ADDR:PORT|unix:PATH",                            \
+      "where to listen; port 0 takes any free one")                                              \
+    X(root, "root", STR, ".", "DIR", "folder that is served; nothing outside it can be reached") \
+    X(data, "data", STR, "", "DIR",                                                              \
+      "kernels, journals, state (default: $XDG_DATA_HOME/reitos); a local disk")                 \
+    X(token, "token", STR, "", "TOKEN", "access token (default: random, printed once)")          \
+    X(base_url, "base-url", STR, "/", "/PATH/", "prefix of every URL")                           \
+    X(tls_cert, "tls-cert", STR, "", "FILE", "TLS certificate chain (PEM)")                      \
+    X(tls_key, "tls-key", STR, "", "FILE", "TLS private key (PEM)")                              \
+    X(allow_remote, "allow-remote", BOOL, "false", "",                                           \
+      "permit listening beyond loopback without TLS")                                            \
+    X(allow_origin, "allow-origin", STR, "", "ORIGIN|*", "origin whose pages may use the API")   \
+    X(allow_origin_pat, "allow-origin-pat", STR, "", "REGEX", "origins allowed, matched whole")  \
+    X(allow_host, "allow-host", STR, "", "NAME,...", "further Host names that are accepted")     \
+    X(python, "python", STR, "", "FILE",                                                         \
+      "interpreter of the default kernel (default: build/venv)")                                 \
+    X(preload, "preload", STR, "numpy,pandas", "NAMES", "modules that a zygote imports ahead")   \
+    X(spares, "spares", INT, "1", "N", "kernels initialised ahead")                              \
+    X(zygote, "zygote", BOOL, "true", "", "start Python kernels by fork")                        \
+    X(default_kernel, "default-kernel", STR, "python3", "NAME",                                  \
+      "kernelspec used when none is named")                                                      \
+    X(grace, "grace", INT, "60", "SECONDS", "kernels outlive a vanished daemon for so long")     \
+    X(cull_idle, "cull-idle-timeout", INT, "0", "SECONDS",                                       \
+      "stop kernels idle for so long; 0: never")                                                 \
+    X(cull_interval, "cull-interval", INT, "300", "SECONDS",                                     \
+      "how often idle kernels are looked for")                                                   \
+    X(cull_connected, "cull-connected", BOOL, "false", "", "also stop kernels with open pages")  \
+    X(cull_busy, "cull-busy", BOOL, "false", "", "also stop busy kernels")                       \
+    X(terminals, "terminals", BOOL, "true", "", "offer terminals")                               \
+    X(journal_limit, "journal-limit", INT, "1024", "MIB", "journal kept per kernel")             \
+    X(hidden, "allow-hidden", BOOL, "false", "", "serve files whose name begins with a dot")     \
+    X(log, "log", STR, "text", "text|json", "form of the log on stderr")                         \
     X(log_level, "log-level", STR, "info", "debug|info|warning|error", "least level that is logged")
 
 #define CONF_TYPE_STR const char *
@@ -57,8 +65,8 @@ struct conf {
 int conf_load(struct conf *c, int argc, char **argv, int *ret_used, struct err *e) WARN_UNUSED;
 void conf_free(struct conf *c);
 
-void conf_help(struct buf *out);                    /* option list for --help */
-void conf_man(struct buf *out);                     /* roff items for reitosd(8) */
+void conf_help(struct buf *out);                            /* option list for --help */
+void conf_man(struct buf *out);                             /* roff items for reitosd(8) */
 void conf_completion(struct buf *out, const char *program); /* bash completion */
 
 #endif

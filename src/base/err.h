@@ -14,33 +14,33 @@
 #include <stddef.h>
 
 /* name, text, HTTP status, CLI exit code (1 the work failed, 2 wrong use, 3 service unavailable) */
-#define ERR_LIST(X)                                                                                \
-    X(INVALID, "invalid argument", 400, 2)                                                         \
-    X(PARSE, "malformed input", 400, 2)                                                            \
-    X(CONFIG, "configuration error", 500, 2)                                                       \
-    X(DENIED, "permission denied", 403, 1)                                                         \
-    X(NOT_FOUND, "not found", 404, 1)                                                              \
-    X(EXISTS, "already exists", 409, 1)                                                            \
-    X(CONFLICT, "conflict", 409, 1)                                                                \
-    X(GONE, "gone", 410, 1)                                                                        \
-    X(TOO_LARGE, "too large", 413, 1)                                                              \
-    X(UNSUPPORTED, "not supported", 501, 1)                                                        \
-    X(IO, "input/output error", 500, 1)                                                            \
-    X(FULL, "no space left", 507, 1)                                                               \
-    X(LIMIT, "limit reached", 403, 1)                                                              \
-    X(BUSY, "busy", 503, 3)                                                                        \
-    X(UNAVAILABLE, "service unavailable", 503, 3)                                                  \
-    X(TIMEOUT, "timed out", 503, 3)                                                                \
-    X(PROTOCOL, "protocol violation", 502, 1)                                                      \
-    X(KERNEL, "kernel failed", 500, 1)                                                             \
-    X(MEMORY, "out of memory", 500, 1)                                                             \
+#define ERR_LIST(X)                               \
+    X(INVALID, "invalid argument", 400, 2)        \
+    X(PARSE, "malformed input", 400, 2)           \
+    X(CONFIG, "configuration error", 500, 2)      \
+    X(DENIED, "permission denied", 403, 1)        \
+    X(NOT_FOUND, "not found", 404, 1)             \
+    X(EXISTS, "already exists", 409, 1)           \
+    X(CONFLICT, "conflict", 409, 1)               \
+    X(GONE, "gone", 410, 1)                       \
+    X(TOO_LARGE, "too large", 413, 1)             \
+    X(UNSUPPORTED, "not supported", 501, 1)       \
+    X(IO, "input/output error", 500, 1)           \
+    X(FULL, "no space left", 507, 1)              \
+    X(LIMIT, "limit reached", 403, 1)             \
+    X(BUSY, "busy", 503, 3)                       \
+    X(UNAVAILABLE, "service unavailable", 503, 3) \
+    X(TIMEOUT, "timed out", 503, 3)               \
+    X(PROTOCOL, "protocol violation", 502, 1)     \
+    X(KERNEL, "kernel failed", 500, 1)            \
+    X(MEMORY, "out of memory", 500, 1)            \
     X(INTERNAL, "internal error", 500, 1)
 
 enum err_ordinal {
 #define X(name, text, http, exitcode) ERR_ORD_##name,
     ERR_LIST(X)
 #undef X
-    ERR_COUNT
+        ERR_COUNT
 };
 
 enum err_code {
@@ -52,11 +52,13 @@ enum err_code {
 #define ERR_MSG_MAX 1024
 
 struct err {
-    int code;               /* 0 or a negative enum err_code */
-    char msg[ERR_MSG_MAX];  /* what happened, to which thing, what to do; never a secret */
+    int code;              /* 0 or a negative enum err_code */
+    char msg[ERR_MSG_MAX]; /* what happened, to which thing, what to do; never a secret */
 };
 
 #define WARN_UNUSED __attribute__((warn_unused_result))
+/* Where a result is ignored on purpose; say why beside it. */
+#define IGNORE_RESULT(x) ((void)!(x))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
 
 /* Sets `e` (if not NULL) and returns `code`, so that `return err_set(...)` reads as one step. */

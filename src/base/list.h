@@ -37,8 +37,8 @@ static inline void list_remove(struct list *item)
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* Safe against removal of `it` inside the loop. */
-#define list_foreach(it, head)                                                                     \
-    for (struct list *it = (head)->next, *it##_next = it->next; it != (head);                      \
+#define list_foreach(it, head)                                                \
+    for (struct list *it = (head)->next, *it##_next = it->next; it != (head); \
          it = it##_next, it##_next = it->next)
 
 #endif

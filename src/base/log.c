@@ -33,13 +33,13 @@ static void put_escaped(struct buf *b, const char *s)
         if (b->len + 8 > b->max - 64)
             return;
         if (c == '"' || c == '\\')
-            (void)buf_printf(b, "\\%c", c);
+            IGNORE_RESULT(buf_printf(b, "\\%c", c));
         else if (c == '\n')
-            (void)buf_puts(b, "\\n");
+            IGNORE_RESULT(buf_puts(b, "\\n"));
         else if (c < 0x20 || c == 0x7f)
-            (void)buf_printf(b, "\\u%04x", c);
+            IGNORE_RESULT(buf_printf(b, "\\u%04x", c));
         else
-            (void)buf_append(b, s, 1);
+            IGNORE_RESULT(buf_append(b, s, 1));
     }
 }
 
@@ -47,12 +47,12 @@ static void put_pair(struct buf *b, const char *key, const char *value)
 {
     int bare = *value && strcspn(value, " \"\\\n\t=") == strlen(value);
     if (conf.json)
-        (void)buf_printf(b, ",\"%s\":\"", key);
+        IGNORE_RESULT(buf_printf(b, ",\"%s\":\"", key));
     else
-        (void)buf_printf(b, bare ? " %s=" : " %s=\"", key);
+        IGNORE_RESULT(buf_printf(b, bare ? " %s=" : " %s=\"", key));
     put_escaped(b, value);
     if (conf.json || !bare)
-        (void)buf_puts(b, "\"");
+        IGNORE_RESULT(buf_puts(b, "\""));
 }
 
 void log_event(enum log_level level, const char *what, ...)
@@ -64,12 +64,13 @@ void log_event(enum log_level level, const char *what, ...)
     char ts[SYS_TIME_MAX];
     sys_time_iso(sys.wall_us(), ts);
     if (conf.json) {
-        (void)buf_printf(&b, "{\"time\":\"%s\",\"level\":\"%s\",\"program\":\"%s\",\"event\":\"", ts,
-                         names[level], conf.program);
+        IGNORE_RESULT(
+            buf_printf(&b, "{\"time\":\"%s\",\"level\":\"%s\",\"program\":\"%s\",\"event\":\"", ts,
+                       names[level], conf.program));
         put_escaped(&b, what);
-        (void)buf_puts(&b, "\"");
+        IGNORE_RESULT(buf_puts(&b, "\""));
     } else {
-        (void)buf_printf(&b, "%.23s %s[%s] %s", ts, conf.program, names[level], what);
+        IGNORE_RESULT(buf_printf(&b, "%.23s %s[%s] %s", ts, conf.program, names[level], what));
     }
     va_list ap;
     va_start(ap, what);
@@ -78,7 +79,7 @@ void log_event(enum log_level level, const char *what, ...)
         put_pair(&b, key, value ? value : "");
     }
     va_end(ap);
-    (void)buf_puts(&b, conf.json ? "}\n" : "\n");
+    IGNORE_RESULT(buf_puts(&b, conf.json ? "}\n" : "\n"));
     /* A log that cannot be written has nowhere to report to. */
     if (write(STDERR_FILENO, buf_str(&b), b.len) < 0)
         return;

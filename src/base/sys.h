@@ -16,7 +16,7 @@ struct sys_ops {
 
 extern struct sys_ops sys;
 
-#define SYS_TIME_MAX 32
+#define SYS_TIME_MAX 40
 /* "2026-01-31T23:59:59.000123Z": Jupyter's form, fraction always six digits. Returns `out`. */
 const char *sys_time_iso(int64_t wall_us, char out[SYS_TIME_MAX]);
 

@@ -26,22 +26,22 @@ struct meta;
 struct gw {
     uv_loop_t *loop;
     const struct conf *conf;
-    const char *base_url;   /* "/" or "/x/" */
-    const char *prefix;     /* Python environment whose share/jupyter is served (build/venv) */
-    struct fs_root root;    /* served folder */
-    char *data;             /* absolute data folder */
+    const char *base_url; /* "/" or "/x/" */
+    const char *prefix;   /* Python environment whose share/jupyter is served (build/venv) */
+    struct fs_root root;  /* served folder */
+    char *data;           /* absolute data folder */
     struct http_server *http;
     struct shimc *shim;
     struct auth *auth;
-    struct kernels *kernels;   /* kernels, sessions, channels */
+    struct kernels *kernels; /* kernels, sessions, channels */
     struct contents *contents;
-    struct merge *merge;       /* outputs into notebook files */
+    struct merge *merge; /* outputs into notebook files */
     struct events *events;
     struct terminals *terminals;
     struct metrics *metrics;
     struct kspecs *kspecs;
     struct meta *meta;
-    int64_t started_us;        /* wall clock */
+    int64_t started_us; /* wall clock */
     int64_t last_activity_us;
 };
 
@@ -60,18 +60,19 @@ typedef int (*ws_route_fn)(struct gw *gw, struct http_req *r, const char *const 
                            const struct ws_ops **ops, void **ws_arg);
 
 struct route {
-    unsigned methods;    /* HEAD goes to GET handlers by itself */
-    const char *pattern; /* "api/kernels/{}/interrupt", "api/contents/*" ("*" also matches "") */
+    unsigned methods; /* HEAD goes to GET handlers by itself */
+    const char
+        *pattern; /* "api/kernels/{}/interrupt", and a final "*" for the rest, which may be "" */
     route_fn fn;
-    ws_route_fn ws;      /* for WebSocket routes; fn is then NULL */
+    ws_route_fn ws; /* for WebSocket routes; fn is then NULL */
     unsigned flags;
 };
 
 /* Tables end with a NULL pattern. Known path, other method: 405. Unknown path: 404. */
-extern const struct route kernels_routes[], sessions_routes[], channels_routes[];     /* kernels */
-extern const struct route contents_routes[], files_routes[];                          /* files */
+extern const struct route kernels_routes[], sessions_routes[], channels_routes[]; /* kernels */
+extern const struct route contents_routes[], files_routes[];                      /* files */
 extern const struct route auth_routes[], lab_routes[], config_routes[], terminals_routes[],
-    events_routes[], metrics_routes[], kspecs_routes[], status_routes[];              /* the rest */
+    events_routes[], metrics_routes[], kspecs_routes[], status_routes[]; /* the rest */
 
 /* module lifecycles; *_new may return NULL with e */
 struct auth *auth_new(struct gw *gw, struct err *e);

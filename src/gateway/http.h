@@ -2,8 +2,8 @@
  *
  * Everything runs on the loop thread. A handler gets a request whose body is complete (or spooled
  * to an unlinked file when large) and answers now or later; a request that is not answered within
- * HTTP_HOLD_S gets 503. When the client goes away first, `req->gone` is called if set, and answering
- * is then a no-op; the request stays valid until http_reply*() was called on it.
+ * HTTP_HOLD_S gets 503. When the client goes away first, `req->gone` is called if set, and
+ * answering is then a no-op; the request stays valid until http_reply*() was called on it.
  *
  * libwebsockets 4.1.6 facts behind the design: permessage-deflate stays off (it reads freed memory
  * in this version); writes happen only in writeable callbacks; headers are copied at arrival.
@@ -27,15 +27,23 @@ struct http_server;
 struct http_req;
 struct ws;
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_PATCH, HTTP_DELETE, HTTP_OPTIONS,
-                   HTTP_METHOD_COUNT };
+enum http_method {
+    HTTP_GET,
+    HTTP_HEAD,
+    HTTP_POST,
+    HTTP_PUT,
+    HTTP_PATCH,
+    HTTP_DELETE,
+    HTTP_OPTIONS,
+    HTTP_METHOD_COUNT
+};
 const char *http_method_name(enum http_method m);
 
 /* Who makes a request. One user for now; every handler passes it on. */
 struct principal {
-    char *user;         /* login name */
-    char *display;      /* shown name */
-    int by_cookie;      /* XSRF rules apply */
+    char *user;    /* login name */
+    char *display; /* shown name */
+    int by_cookie; /* XSRF rules apply */
 };
 
 /* What a WebSocket calls. */
@@ -52,8 +60,8 @@ struct ws_ops {
 };
 
 struct http_conf {
-    const char *listen;     /* "ADDR:PORT" (port 0: any free one), "[::1]:8888" or "unix:PATH" */
-    const char *base_url;   /* "/" or "/x/": always with both slashes */
+    const char *listen;   /* "ADDR:PORT" (port 0: any free one), "[::1]:8888" or "unix:PATH" */
+    const char *base_url; /* "/" or "/x/": always with both slashes */
     const char *tls_cert, *tls_key; /* NULL: plain */
     /* Runs for each request and each WebSocket handshake before the handler: checks Host, Origin,
      * authentication, XSRF; may answer itself (returns 0 then) or let it pass (returns 1). */
@@ -70,16 +78,16 @@ struct http_conf {
 int http_server_start(uv_loop_t *loop, const struct http_conf *conf, struct http_server **ret,
                       struct err *e) WARN_UNUSED;
 int http_server_port(const struct http_server *s); /* 0 for a Unix socket */
-void http_server_stop(struct http_server *s); /* closes WebSockets with 1012; frees */
+void http_server_stop(struct http_server *s);      /* closes WebSockets with 1012; frees */
 
 /* The request. Paths are percent-decoded UTF-8 without the base URL and without a leading slash. */
 enum http_method http_method(const struct http_req *r);
 const char *http_path(const struct http_req *r);
-const char *http_raw_uri(const struct http_req *r);              /* for logs: redact first */
+const char *http_raw_uri(const struct http_req *r);                /* for logs: redact first */
 const char *http_query(const struct http_req *r, const char *key); /* decoded; NULL when absent */
 const char *http_header(const struct http_req *r, const char *lower_name); /* NULL when absent */
 const char *http_cookie(const struct http_req *r, const char *name);       /* NULL when absent */
-const char *http_peer(const struct http_req *r);    /* address text, "unix" for a Unix socket */
+const char *http_peer(const struct http_req *r); /* address text, "unix" for a Unix socket */
 int http_is_tls(const struct http_req *r);
 struct principal *http_principal(struct http_req *r); /* filled by the filter */
 /* The body: in memory (*ret_fd = -1) or in an unlinked file of `len` bytes. */
@@ -117,6 +125,6 @@ void ws_send_text(struct ws *w, const char *text, size_t len);
 void ws_ping(struct ws *w, uint64_t mark);
 size_t ws_pending(const struct ws *w); /* bytes queued and not yet written to the socket */
 void ws_close(struct ws *w, int code, const char *reason); /* never 1000/1001 for kernel channels */
-const char *ws_subprotocol(const struct ws *w); /* "" when none was agreed */
+const char *ws_subprotocol(const struct ws *w);            /* "" when none was agreed */
 
 #endif

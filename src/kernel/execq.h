@@ -38,8 +38,8 @@ struct execq *execq_free(struct execq *q);
 /* The kernel takes requests from now on (1) or not (0: starting, restarting, frozen). */
 void execq_ready(struct execq *q, int ready);
 int execq_push(struct execq *q, struct jmsg *m, struct err *e) WARN_UNUSED; /* takes a reference */
-void execq_reply(struct execq *q, struct jmsg *reply);  /* each shell reply of the kernel */
-void execq_iopub(struct execq *q, struct jmsg *m);      /* each iopub message: tracks "started" */
+void execq_reply(struct execq *q, struct jmsg *reply); /* each shell reply of the kernel */
+void execq_iopub(struct execq *q, struct jmsg *m);     /* each iopub message: tracks "started" */
 /* 1: the caller signals the kernel now; 2: it signals when execq_started() turns true;
  * 0: nothing runs, what waited was aborted. */
 int execq_interrupt(struct execq *q);

@@ -32,7 +32,7 @@ int journal_open(const char *dir, uint64_t limit, struct journal **ret, struct e
 struct journal *journal_close(struct journal *j); /* NULL-safe, returns NULL; files stay */
 /* Gives m->seq. On failure (full disk) the message has no position and e says so. */
 int journal_append(struct journal *j, struct jmsg *m, struct err *e) WARN_UNUSED;
-uint64_t journal_head(const struct journal *j); /* seq of the last record, 0 when empty */
+uint64_t journal_head(const struct journal *j);    /* seq of the last record, 0 when empty */
 void journal_ack(struct journal *j, uint64_t seq); /* the daemon has merged up to here */
 uint64_t journal_acked(const struct journal *j);
 

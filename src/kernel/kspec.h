@@ -14,16 +14,17 @@
 #include "base/json.h"
 
 struct kspec_conf {
-    const char *prefix;          /* Python environment searched (may be NULL) */
-    const char *default_python;  /* absolute; stands for "python", "python3", "python3.x" in argv */
-    int zygote;                  /* fork Python kernels */
-    const char *preload;         /* "numpy,pandas" */
+    const char *prefix;         /* Python environment searched (may be NULL) */
+    const char *default_python; /* absolute; stands for "python", "python3", "python3.x" in argv */
+    int zygote;                 /* fork Python kernels */
+    const char *preload;        /* "numpy,pandas" */
 };
 
 /* {name: {name, spec: {...}, resources: {file: absolute path}, dir}}; new reference. */
 json_t *kspec_list(const struct kspec_conf *c, struct buf *warnings);
 /* One entry of that object, or ERR_NOT_FOUND. */
-int kspec_find(const struct kspec_conf *c, const char *name, json_t **ret, struct err *e) WARN_UNUSED;
+int kspec_find(const struct kspec_conf *c, const char *name, json_t **ret,
+               struct err *e) WARN_UNUSED;
 /* The fields name, argv, env, interrupt, zygote of the shim's `start` (docs/protocol.md).
  * zygote is an object only when argv runs `-m ipykernel_launcher` or `-m ipykernel` with a Python
  * interpreter; argv[0] is made absolute. ERR_KERNEL when the program does not exist. */

@@ -25,20 +25,20 @@
 struct shimc;
 
 struct shimc_ops {
-    void (*grown)(void *arg, const char *kid, uint64_t head);     /* journal has new messages */
-    void (*changed)(void *arg, const char *kid, json_t *model);   /* borrowed; also for new ones */
-    void (*gone)(void *arg, const char *kid);                     /* removed for good */
-    void (*down)(void *arg, const struct err *why);               /* the shim is gone */
+    void (*grown)(void *arg, const char *kid, uint64_t head);   /* journal has new messages */
+    void (*changed)(void *arg, const char *kid, json_t *model); /* borrowed; also for new ones */
+    void (*gone)(void *arg, const char *kid);                   /* removed for good */
+    void (*down)(void *arg, const struct err *why);             /* the shim is gone */
 };
 
 /* `e` is NULL on success; `reply` is borrowed. */
 typedef void (*shimc_cb)(void *arg, const struct err *e, json_t *reply);
 
 struct shimc_conf {
-    const char *data;     /* data folder */
-    const char *shim;     /* path of the reitos-shim program */
-    int grace_s;          /* the shim ends its kernels when nobody is attached for so long */
-    int start;            /* start a shim when none answers */
+    const char *data; /* data folder */
+    const char *shim; /* path of the reitos-shim program */
+    int grace_s;      /* the shim ends its kernels when nobody is attached for so long */
+    int start;        /* start a shim when none answers */
 };
 
 /* Connects (blocking, at most 5 s when the shim has to be started). */

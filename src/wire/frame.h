@@ -13,7 +13,7 @@
 #define FRAME_MAX (JMSG_MAX_BYTES + ((size_t)1 << 20))
 
 struct frame {
-    json_t *head;      /* part 0 */
+    json_t *head;        /* part 0 */
     struct slice *parts; /* parts 1.. (borrowed from the reader until the callback returns) */
     size_t nparts;
 };

@@ -17,7 +17,7 @@
 #include "base/json.h"
 
 enum jchan { JCHAN_SHELL, JCHAN_CONTROL, JCHAN_STDIN, JCHAN_IOPUB, JCHAN_COUNT };
-const char *jchan_name(enum jchan ch);            /* "shell" ... */
+const char *jchan_name(enum jchan ch);                       /* "shell" ... */
 int jchan_of(const char *name, enum jchan *ret) WARN_UNUSED; /* ERR_INVALID */
 
 enum { JPART_HEADER, JPART_PARENT, JPART_METADATA, JPART_CONTENT, JPART_BUFFERS };
@@ -33,7 +33,7 @@ struct jhead {
 struct jmsg {
     unsigned refs;
     enum jchan channel;
-    uint64_t seq; /* journal position; 0: not journalled */
+    uint64_t seq;  /* journal position; 0: not journalled */
     size_t nparts; /* >= 4 */
     const struct slice *parts;
 };

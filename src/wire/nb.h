@@ -19,7 +19,7 @@ int nb_cell_feed(struct nb_cell *c, struct jmsg *m);
 int nb_cell_update_display(struct nb_cell *c, const char *display_id, const json_t *data,
                            const json_t *metadata);
 int nb_cell_execution_count(const struct nb_cell *c); /* 0 when unknown */
-json_t *nb_cell_outputs(struct nb_cell *c); /* borrowed array, valid until the next feed */
+json_t *nb_cell_outputs(struct nb_cell *c);    /* borrowed array, valid until the next feed */
 size_t nb_cell_bytes(const struct nb_cell *c); /* approximate memory */
 
 /* Puts outputs and execution count into the code cell `cell_id` of a notebook tree (borrowed).
