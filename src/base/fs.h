@@ -34,14 +34,16 @@ int fs_parent(const struct fs_root *r, const char *rel, const char **ret_name,
 int fs_mkdir(const struct fs_root *r, const char *rel, mode_t mode, struct err *e) WARN_UNUSED;
 /* ERR_EXISTS when the target exists; both ends stay beneath the root. */
 int fs_rename(const struct fs_root *r, const char *from, const char *to, struct err *e) WARN_UNUSED;
+/* A file, a link itself, or an empty folder (ERR_EXISTS when it is not empty). */
 int fs_unlink(const struct fs_root *r, const char *rel, struct err *e) WARN_UNUSED;
 int fs_remove_tree(const struct fs_root *r, const char *rel, struct err *e) WARN_UNUSED;
+/* Regular files only (never blocks on a FIFO or device); ERR_TOO_LARGE beyond max. */
 int fs_read(const struct fs_root *r, const char *rel, size_t max, struct buf *out,
             struct err *e) WARN_UNUSED;
 
 /* Atomic replacement: a temporary file in the same directory is filled, fsynced, given the mode of
  * the file that it replaces (else 0666 & ~umask, or `mode` if not 0) and renamed over it. A
- * symbolic link is followed to the file it names. Nothing is left behind on failure. */
+ * symbolic link is followed to the file it names, which must exist. Nothing is left behind on failure. */
 struct fs_writer;
 int fs_writer_open(const struct fs_root *r, const char *rel, mode_t mode, struct fs_writer **ret,
                    struct err *e) WARN_UNUSED;
