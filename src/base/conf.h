@@ -60,12 +60,34 @@ struct conf {
 };
 
 /* Fills `c` from all sources. Flags are "--name value", "--name=value", "--flag", "--no-flag".
- * Stops at the first non-option; *ret_used is the number of argv entries consumed (argv[0] not
- * counted as an option). Strings are owned by `c` until conf_free(). */
+ * Stops at the first non-option, or after "--"; *ret_used is the number of argv entries consumed
+ * (argv[0] is skipped and not counted, so argv[1 + used] is what follows). Strings are owned by
+ * `c` until conf_free(). An empty `data` has become the default folder. On failure `c` is empty.
+ * --help, --man, --version and the like are the program's: look for them before. */
 int conf_load(struct conf *c, int argc, char **argv, int *ret_used, struct err *e) WARN_UNUSED;
 void conf_free(struct conf *c);
 
-void conf_help(struct buf *out);                            /* option list for --help */
+/* The layers of conf_load one by one, on a `c` that conf_defaults() has filled. `file` is the name
+ * that errors carry ("reitos.ini:3: ..."). */
+void conf_defaults(struct conf *c);
+int conf_parse_ini(struct conf *c, const char *file, const char *text, size_t len,
+                   struct err *e) WARN_UNUSED;
+#define CONF_FILE_MAX ((size_t)1 << 20)
+#define CONF_LINE_MAX 4096
+
+/* The data folder when none is configured: $XDG_DATA_HOME/reitos or ~/.local/share/reitos.
+ * Heap string; ERR_CONFIG when there is no home folder. */
+int conf_default_data(char **ret, struct err *e) WARN_UNUSED;
+
+/* The member of `names` (n of them) nearest to `word`, NULL when none is near. */
+const char *conf_nearest(const char *word, const char *const *names, size_t n);
+/* Appends `text` in lines of at most `width` columns; all but the first begin with `indent`
+ * spaces; `column` is where the first one starts. */
+void conf_wrap(struct buf *out, const char *text, int column, int indent, int width);
+/* Appends `text` safe for roff: dashes and backslashes escaped, no line begins a request. */
+void conf_roff(struct buf *out, const char *text);
+
+void conf_help(struct buf *out);                            /* option list for --help, grouped */
 void conf_man(struct buf *out);                             /* roff items for reitosd(8) */
 void conf_completion(struct buf *out, const char *program); /* bash completion */
 
