@@ -27,6 +27,8 @@ struct gw {
     uv_loop_t *loop;
     const struct conf *conf;
     const char *base_url; /* "/" or "/x/" */
+    const char *shim_program; /* path of reitos-shim */
+    const char *python;       /* absolute path of the default interpreter */
     const char *prefix;   /* Python environment whose share/jupyter is served (build/venv) */
     struct fs_root root;  /* served folder */
     char *data;           /* absolute data folder */
@@ -103,7 +105,6 @@ int kernels_connections(const struct gw *gw);
 struct merge *merge_new(struct gw *gw, struct err *e);
 void merge_free(struct merge *m);
 
-/* Renders a page: {{name}} in `tmpl` replaced by HTML-escaped values (name, value, ..., NULL). */
 void gw_activity(struct gw *gw); /* user work happened now */
 
 #endif

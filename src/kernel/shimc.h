@@ -10,7 +10,8 @@
  *   id, name (kernelspec), state ("starting" | "idle" | "busy" | "restarting" | "dead"),
  *   reason ("" or why it died: "killed by signal 9 (SIGKILL)", "exit code 1", "out of memory"),
  *   via ("zygote" | "spare" | "spawn"), pid, started, last_activity (ISO text), head (journal
- *   seq), acked, waiting (queued cells), running (msg_id or ""), execution_count,
+ *   seq), acked, waiting (queued cells), running (msg_id or ""), running_seq
+ *   (journal position of that request, 0 when none), execution_count,
  *   annotation (object: opaque to the shim, kept with the kernel; the daemon stores sessions
  *   in it)
  */
@@ -35,10 +36,11 @@ struct shimc_ops {
 typedef void (*shimc_cb)(void *arg, const struct err *e, json_t *reply);
 
 struct shimc_conf {
-    const char *data; /* data folder */
-    const char *shim; /* path of the reitos-shim program */
-    int grace_s;      /* the shim ends its kernels when nobody is attached for so long */
-    int start;        /* start a shim when none answers */
+    const char *data;      /* data folder */
+    const char *shim;      /* path of the reitos-shim program */
+    int grace_s;           /* the shim ends its kernels when nobody is attached for so long */
+    int journal_limit_mib; /* per kernel */
+    int start;             /* start a shim when none answers */
 };
 
 /* Connects (blocking, at most 5 s when the shim has to be started). */
