@@ -14,7 +14,7 @@
 static const struct route *const tables[] = {
     kernels_routes, sessions_routes, channels_routes, contents_routes, files_routes,
     kspecs_routes,  status_routes,   config_routes,   events_routes,   terminals_routes,
-    metrics_routes, auth_routes,     lab_routes,
+    metrics_routes, reitos_routes,   auth_routes,     lab_routes,
 };
 
 struct match {

@@ -26,12 +26,12 @@ struct meta;
 struct gw {
     uv_loop_t *loop;
     const struct conf *conf;
-    const char *base_url; /* "/" or "/x/" */
+    const char *base_url;     /* "/" or "/x/" */
     const char *shim_program; /* path of reitos-shim */
     const char *python;       /* absolute path of the default interpreter */
-    const char *prefix;   /* Python environment whose share/jupyter is served (build/venv) */
-    struct fs_root root;  /* served folder */
-    char *data;           /* absolute data folder */
+    const char *prefix;       /* Python environment whose share/jupyter is served (build/venv) */
+    struct fs_root root;      /* served folder */
+    char *data;               /* absolute data folder */
     struct http_server *http;
     struct shimc *shim;
     struct auth *auth;
@@ -71,8 +71,9 @@ struct route {
 };
 
 /* Tables end with a NULL pattern. Known path, other method: 405. Unknown path: 404. */
-extern const struct route kernels_routes[], sessions_routes[], channels_routes[]; /* kernels */
-extern const struct route contents_routes[], files_routes[];                      /* files */
+extern const struct route kernels_routes[], sessions_routes[], channels_routes[],
+    reitos_routes[];                                         /* kernels */
+extern const struct route contents_routes[], files_routes[]; /* files */
 extern const struct route auth_routes[], lab_routes[], config_routes[], terminals_routes[],
     events_routes[], metrics_routes[], kspecs_routes[], status_routes[]; /* the rest */
 
