@@ -43,6 +43,8 @@
       "how often idle kernels are looked for")                                                   \
     X(cull_connected, "cull-connected", BOOL, "false", "", "also stop kernels with open pages")  \
     X(cull_busy, "cull-busy", BOOL, "false", "", "also stop busy kernels")                       \
+    X(cull_terminals, "cull-terminals", INT, "0", "SECONDS",                                     \
+      "close terminals idle for so long; 0: never")                                              \
     X(terminals, "terminals", BOOL, "true", "", "offer terminals")                               \
     X(journal_limit, "journal-limit", INT, "1024", "MIB", "journal kept per kernel")             \
     X(hidden, "allow-hidden", BOOL, "false", "", "serve files whose name begins with a dot")     \
