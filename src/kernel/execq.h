@@ -14,7 +14,8 @@
  *  - execq_interrupt() applies to requests sent before it: with nothing running in the kernel (it
  *    starts or restarts) all waiting execute_requests are aborted.
  *  - When the kernel dies the running request gets an error reply, the waiting ones are aborted;
- *    both are balanced by busy and idle.
+ *    both are balanced by busy and idle. Other waiting requests stay for the next kernel.
+ *  - While the kernel is not ready everything on the shell channel waits.
  * Limit: EXECQ_MAX waiting messages, then ERR_BUSY.
  */
 #ifndef REITOS_KERNEL_EXECQ_H
@@ -35,17 +36,20 @@ struct execq_ops {
 struct execq;
 struct execq *execq_new(const struct execq_ops *ops, void *arg);
 struct execq *execq_free(struct execq *q);
-/* The kernel takes requests from now on (1) or not (0: starting, restarting, frozen). */
+/* The kernel takes requests from now on (1) or not (0: starting, restarting, frozen).
+ * Callbacks run inside the calls below; they may push, but not free the queue. */
 void execq_ready(struct execq *q, int ready);
-int execq_push(struct execq *q, struct jmsg *m, struct err *e) WARN_UNUSED; /* takes a reference */
+/* Keeps a reference of its own. ERR_BUSY, or ERR_PARSE for a header that cannot be decoded. */
+int execq_push(struct execq *q, struct jmsg *m, struct err *e) WARN_UNUSED;
 void execq_reply(struct execq *q, struct jmsg *reply); /* each shell reply of the kernel */
 void execq_iopub(struct execq *q, struct jmsg *m);     /* each iopub message: tracks "started" */
-/* 1: the caller signals the kernel now; 2: it signals when execq_started() turns true;
- * 0: nothing runs, what waited was aborted. */
+/* 1: the caller signals the kernel now (also when it runs no cell: a widget's callback may run);
+ * 2: it signals when execq_started() turns true, unless execq_running() changes before;
+ * 0: the kernel is not there, what waited was aborted. */
 int execq_interrupt(struct execq *q);
-int execq_started(const struct execq *q); /* the running request has reached user code */
-void execq_died(struct execq *q, const char *cause);
-struct jmsg *execq_running(const struct execq *q); /* borrowed, NULL when none */
-size_t execq_waiting(const struct execq *q);       /* execute_requests that wait */
+int execq_started(const struct execq *q);            /* the running request has reached user code */
+void execq_died(struct execq *q, const char *cause); /* not ready from now on */
+struct jmsg *execq_running(const struct execq *q);   /* borrowed, NULL when none */
+size_t execq_waiting(const struct execq *q);         /* execute_requests that wait */
 
 #endif
