@@ -15,7 +15,10 @@ struct slot {
     uint64_t used; /* counter of the last update; 0: free */
 };
 
+#define RESUME_MAGIC 0x31656d7573657231u /* a file of another form starts anew */
+
 struct table {
+    uint64_t magic;
     uint64_t clock;
     struct slot slots[RESUME_SLOTS];
 };
@@ -39,6 +42,10 @@ int resume_open(const char *path, struct resume **ret, struct err *e)
         return err_errno(e, errno, "%s", path);
     struct resume *r = xmalloc(sizeof *r);
     r->t = p;
+    if (r->t->magic != RESUME_MAGIC) {
+        memset(r->t, 0, sizeof *r->t);
+        r->t->magic = RESUME_MAGIC;
+    }
     for (size_t i = 0; i < RESUME_SLOTS; i++)
         r->t->slots[i].session[RESUME_ID_MAX - 1] = '\0';
     *ret = r;
