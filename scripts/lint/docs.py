@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Documentation in step: every option of conf.h and every command of the CLI is in docs/, links in
+Markdown lead somewhere, and no file names a folder of the machine it was written on."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PRIVATE = re.compile(r"(?<![\w.$}])/work/\w+")
+PRIVATE_OK = {"scripts/lint/docs.py", "tests/lint/test_gates.py"}
+
+
+def tracked(*paths):
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *paths],
+                         capture_output=True, text=True, check=True).stdout
+    return [p for p in map(Path, out.splitlines()) if p.is_file()]
+
+
+def options():
+    text = Path("src/base/conf.h").read_text()
+    return re.findall(r'X\(\w+,\s*"([\w-]+)"', text)
+
+
+def commands():
+    """Command names of the table in src/cli/cli.c: lines such as {"ps", cmd_ps, ...}."""
+    path = Path("src/cli/cli.c")
+    return re.findall(r'^\s*\{\s*"([a-z][\w-]*)",\s*\w+', path.read_text(), re.M) \
+        if path.exists() else []
+
+
+def main():
+    bad = []
+    configuration = Path("docs/configuration.md")
+    text = configuration.read_text() if configuration.exists() else ""
+    for name in options():
+        if f"`--{name}" not in text and f"`{name}`" not in text:
+            bad.append(f"docs/configuration.md: option --{name} is missing")
+    guide = Path("docs/user-guide.md")
+    text = guide.read_text() if guide.exists() else ""
+    for name in commands():
+        if f"`reitos {name}" not in text:
+            bad.append(f"docs/user-guide.md: command reitos {name} is missing")
+    for path in tracked():
+        if path.suffix in (".png", ".ipynb", ".ico", ".woff2"):
+            continue
+        content = path.read_text(errors="replace")
+        if str(path) not in PRIVATE_OK:
+            for number, line in enumerate(content.splitlines(), 1):
+                if m := PRIVATE.search(line):
+                    bad.append(f"{path}:{number}: names a private folder: {m.group()}")
+        if path.suffix == ".md":
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", content):
+                if "://" not in target and not (path.parent / target).exists():
+                    bad.append(f"{path}: link to {target} leads nowhere")
+    print("\n".join(bad), end="\n" if bad else "")
+    return 1 if bad else 0
+
+
+sys.exit(main())
