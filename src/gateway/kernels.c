@@ -310,6 +310,8 @@ void kernels_start(struct gw *gw, const struct kernel_start *s, kernel_cb cb, vo
     autojson json_t *entry = NULL;
     autojson json_t *req = NULL;
     const char *name = s->name && *s->name ? s->name : gw->conf->default_kernel;
+    if (!strcmp(name, "python")) /* the name of old notebooks for any Python */
+        name = "python3";
     if (!gw->shim) {
         err_set(&e, ERR_UNAVAILABLE, "the kernels' parent process is being started; try again");
     } else if (kspec_find(&sc, name, &entry, &e) < 0) {

@@ -195,11 +195,12 @@ static void post_session(struct gw *gw, struct http_req *r, const char *const *p
     }
     const json_t *kernel = json_object_get(body, "kernel");
     const char *id = json_get_str(kernel, "id", NULL);
-    if (!id) {
-        start_for(gw, r, record, json_get_str(kernel, "name", NULL), NULL, 201);
+    const char *name = json_get_str(kernel, "name", NULL);
+    struct kernel *k = id ? kernels_find(gw, id) : NULL;
+    if (!k && (!id || name)) { /* a kernel that is gone is replaced by one of the same kind */
+        start_for(gw, r, record, name, NULL, 201);
         return;
     }
-    struct kernel *k = kernels_find(gw, id);
     if (!k) {
         err_set(&e, ERR_NOT_FOUND, "Kernel does not exist: %.64s", id);
         http_reply_err(r, &e);
