@@ -1,0 +1,64 @@
+#include "gateway/range.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* Decimal digits up to 2^63; -1 when malformed, 0 when there are none, else 1. */
+static int number(const char **p, uint64_t *ret)
+{
+    uint64_t v = 0;
+    const char *s = *p;
+    for (; *s >= '0' && *s <= '9'; s++) {
+        if (v > (uint64_t)INT64_MAX / 10 - 1)
+            return -1;
+        v = v * 10 + (uint64_t)(*s - '0');
+    }
+    int any = s > *p;
+    *p = s;
+    *ret = v;
+    return any;
+}
+
+static void skip(const char **p)
+{
+    *p += strspn(*p, " \t");
+}
+
+enum range range_parse(const char *header, uint64_t size, uint64_t *from, uint64_t *len)
+{
+    const char *p = header;
+    uint64_t first, last;
+    if (!p || strncasecmp(p, "bytes", 5) != 0)
+        return RANGE_NONE;
+    p += 5;
+    skip(&p);
+    if (*p++ != '=')
+        return RANGE_NONE;
+    skip(&p);
+    int has_first = number(&p, &first);
+    if (has_first < 0 || *p++ != '-')
+        return RANGE_NONE;
+    int has_last = number(&p, &last);
+    skip(&p);
+    if (has_last < 0 || *p || (!has_first && !has_last))
+        return RANGE_NONE;
+    if (!has_first) { /* the last N bytes */
+        if (last == 0 || size == 0)
+            return RANGE_UNSATISFIABLE;
+        first = last < size ? size - last : 0;
+        last = size - 1;
+    } else if (!has_last || last >= size) {
+        if (has_last && last < first)
+            return RANGE_NONE;
+        last = size - 1;
+    } else if (last < first) {
+        return RANGE_NONE;
+    }
+    if (first >= size)
+        return RANGE_UNSATISFIABLE;
+    if (first == 0 && last == size - 1)
+        return RANGE_NONE;
+    *from = first;
+    *len = last - first + 1;
+    return RANGE_OK;
+}
