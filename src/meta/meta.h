@@ -24,6 +24,8 @@ struct meta_kv {
     uint64_t revision; /* of the last write of this key */
 };
 
+/* `kv` is borrowed. A get of a key that does not exist gives n = 0; a put gives the key and its
+ * new revision. */
 typedef void (*meta_cb)(void *arg, int rc, const struct meta_kv *kv, size_t n);
 
 /* `url`: "sqlite:PATH". */
