@@ -1,13 +1,16 @@
-/* HTTP/1.1 and WebSocket server: the only place that knows libwebsockets.
+/* HTTP/1.1 and WebSocket server.
  *
  * Everything runs on the loop thread. A handler gets a request whose body is complete (or spooled
  * to an unlinked file when large) and answers now or later; a request that is not answered within
- * HTTP_HOLD_S gets 503. When the client goes away first, `req->gone` is called if set, and
- * answering is then a no-op; the request stays valid until http_reply*() was called on it.
+ * HTTP_HOLD_S gets 503. When the client goes away first, `gone` is called if set, and answering is
+ * then a no-op; the request stays valid until http_reply*() or http_stream_end() was called on it,
+ * and must not be touched afterwards.
  *
- * libwebsockets 4.1.6 facts behind the design: permessage-deflate stays off (it reads freed memory
- * in this version); writes happen only in writeable callbacks; headers are copied at arrival.
- * TCP_NODELAY is set on every socket.
+ * libwebsockets carries bytes and TLS only (in its raw role); the grammar is checked strictly here:
+ * bare line feeds, folded headers, blanks before a colon, a missing or repeated Host, two kinds of
+ * body length and unknown transfer codings are refused, so that a proxy in front and this server
+ * never see different requests. '+' in a path stays '+'. permessage-deflate is not offered.
+ * TCP_NODELAY is set on every socket. A client that closes its sending side counts as gone.
  */
 #ifndef REITOS_GATEWAY_HTTP_H
 #define REITOS_GATEWAY_HTTP_H
@@ -22,6 +25,8 @@
 #define HTTP_BODY_MAX ((uint64_t)2 << 30)
 #define HTTP_BODY_MEMORY ((size_t)16 << 20) /* larger bodies are spooled to disk */
 #define WS_MESSAGE_MAX ((size_t)256 << 20)
+#define WS_QUEUE_MAX ((size_t)1 << 30)
+#define WS_HEAD_KEPT ((size_t)64 << 10) /* of a message that is too large */
 
 struct http_server;
 struct http_req;
@@ -55,7 +60,7 @@ struct ws_ops {
     /* the peer answered the ping that carried `mark` (ws_ping): it has read all sent before it */
     void (*pong)(struct ws *w, void *arg, uint64_t mark);
     void (*closed)(struct ws *w, void *arg); /* last callback; w is invalid afterwards */
-    /* message over WS_MESSAGE_MAX: dropped; the socket survives */
+    /* message over WS_MESSAGE_MAX: dropped; the socket survives; `head` is its beginning */
     void (*oversize)(struct ws *w, void *arg, const void *head, size_t len);
 };
 
@@ -63,14 +68,19 @@ struct http_conf {
     const char *listen;   /* "ADDR:PORT" (port 0: any free one), "[::1]:8888" or "unix:PATH" */
     const char *base_url; /* "/" or "/x/": always with both slashes */
     const char *tls_cert, *tls_key; /* NULL: plain */
+    const char *spool; /* folder for large request bodies; NULL: $TMPDIR, else /var/tmp */
     /* Runs for each request and each WebSocket handshake before the handler: checks Host, Origin,
-     * authentication, XSRF; may answer itself (returns 0 then) or let it pass (returns 1). */
+     * authentication, XSRF; may answer itself (returns 0 then) or let it pass (returns 1). It runs
+     * before the body is read, so that strangers cannot make the server store one. Only form posts
+     * (at most 1 MiB) are read first: a login form carries its own proof. */
     int (*filter)(void *arg, struct http_req *req);
     void (*handle)(void *arg, struct http_req *req);
     /* A WebSocket handshake that passed the filter: return the ws handlers by filling *ops and
-     * *ws_arg, 0 to accept, or an HTTP status to refuse. */
+     * *ws_arg, 0 to accept, an HTTP status to refuse (with a JSON body), or negative when it has
+     * answered the request itself. */
     int (*upgrade)(void *arg, struct http_req *req, const struct ws_ops **ops, void **ws_arg);
-    /* After each answer, for the access log and metrics. */
+    /* After each answer, for the access log and metrics; 499: the client went away first, 101: a
+     * WebSocket was opened. May be NULL. */
     void (*done)(void *arg, struct http_req *req, int status, double seconds);
     void *arg;
 };
@@ -78,7 +88,10 @@ struct http_conf {
 int http_server_start(uv_loop_t *loop, const struct http_conf *conf, struct http_server **ret,
                       struct err *e) WARN_UNUSED;
 int http_server_port(const struct http_server *s); /* 0 for a Unix socket */
-void http_server_stop(struct http_server *s);      /* closes WebSockets with 1012; frees */
+/* Stops listening, closes WebSockets with 1012, answers what waits with 503, gives all that at most
+ * one second to leave, and drops the rest. Blocks for that time. No callback comes after it has
+ * returned; its memory goes as the loop runs on. Call it on the loop thread, not from a handler. */
+void http_server_stop(struct http_server *s);
 
 /* The request. Paths are percent-decoded UTF-8 without the base URL and without a leading slash. */
 enum http_method http_method(const struct http_req *r);
@@ -90,13 +103,15 @@ const char *http_cookie(const struct http_req *r, const char *name);       /* NU
 const char *http_peer(const struct http_req *r); /* address text, "unix" for a Unix socket */
 int http_is_tls(const struct http_req *r);
 struct principal *http_principal(struct http_req *r); /* filled by the filter */
-/* The body: in memory (*ret_fd = -1) or in an unlinked file of `len` bytes. */
+/* The body: in memory, or (NULL is returned) in an unlinked file of `len` bytes. */
 const char *http_body(const struct http_req *r, size_t *len);
 int http_body_fd(const struct http_req *r, uint64_t *len); /* -1 when in memory */
 int http_body_json(struct http_req *r, json_t **ret, struct err *e) WARN_UNUSED; /* {} when empty */
 /* Per-request arena pointer for handlers; freed by `free_fn` with the request. */
 void http_set_data(struct http_req *r, void *data, void (*free_fn)(void *));
 void *http_data(const struct http_req *r);
+/* `gone` runs once, when the client went away or the hold time is over before an answer; it may
+ * answer (to no effect) and so end the request. */
 void http_on_gone(struct http_req *r, void (*gone)(struct http_req *r));
 
 /* Answering: exactly one http_reply* per request. Extra headers first. */
@@ -116,10 +131,14 @@ void http_redirect(struct http_req *r, const char *location);
 void http_stream_start(struct http_req *r, int status, const char *type);
 int http_stream_write(struct http_req *r, const void *data, size_t len) WARN_UNUSED; /* <0: gone */
 size_t http_stream_pending(const struct http_req *r);
+/* `drained` runs whenever the socket took everything. It may write and end the stream. */
+void http_stream_on_drained(struct http_req *r, void (*drained)(struct http_req *r));
 void http_stream_end(struct http_req *r);
 
 /* Sending on a WebSocket. */
-/* Queues one frame; takes the buffer's content. Frames are written whole, in order. */
+/* Queues one frame; takes the buffer's content. Frames are written whole, in order. What is sent
+ * after ws_close() is dropped. More than WS_QUEUE_MAX pending breaks the connection: bound it by
+ * ws_pending(). The server pings by itself every 30 s and drops a peer that is silent for 90 s. */
 void ws_send(struct ws *w, struct buf *frame, int binary);
 void ws_send_text(struct ws *w, const char *text, size_t len);
 void ws_ping(struct ws *w, uint64_t mark);
