@@ -27,12 +27,22 @@ size_t nb_cell_bytes(const struct nb_cell *c); /* approximate memory */
 int nb_set_outputs(json_t *notebook, const char *cell_id, json_t *outputs, int execution_count,
                    struct err *e) WARN_UNUSED;
 /* 1 when `saved` (array) is what a client shows part of the way through `full`: equal, or a
- * prefix where the last stream's text may be shorter. */
+ * prefix where the last stream's text may be shorter (its unfinished last line may also differ:
+ * progress bars). Lines may be split in either. */
 int nb_outputs_prefix(const json_t *saved, const json_t *full);
 /* Structure check for saves: nbformat >= 4 with a cells array; ERR_INVALID naming the defect. */
 int nb_check(const json_t *notebook, struct err *e) WARN_UNUSED;
-/* Indented as Jupyter writes it: 1 space, sorted keys for nbformat, trailing newline. */
+/* Appends the notebook byte for byte as nbformat's Python writer does: lines split, transient
+ * fields left out, 1 space of indentation, sorted keys, numbers as Python prints them, a line end
+ * last. Integers beyond 64 bits and NaN do not exist here (base/json.h refuses them). */
 int nb_write(const json_t *notebook, struct buf *out) WARN_UNUSED;
+/* Any value in that form, without the notebook's rules and without the last line end. */
+int nb_write_json(const json_t *v, struct buf *out) WARN_UNUSED;
+/* In place: source, stream text, text/..., application/javascript, image/svg+xml and attachments
+ * as one string (what clients get), or as lists of lines (what files hold). Both drop the fields
+ * that must not be stored (nbformat: orig_nbformat, signature, trusted). */
+void nb_join_lines(json_t *notebook);
+void nb_split_lines(json_t *notebook);
 json_t *nb_new(void); /* empty 4.5 notebook */
 /* Cell source as one string (source may be a list of lines); heap. */
 char *nb_source(const json_t *cell);
