@@ -185,6 +185,7 @@ static int start_modules(struct daemon *d, struct err *e)
     gw->events = events_new(gw);
     gw->kspecs = kspecs_new(gw);
     gw->terminals = terminals_new(gw);
+    gw->lab = lab_new(gw);
     gw->auth = auth_new(gw, e);
     gw->contents = gw->auth ? contents_new(gw, e) : NULL;
     gw->merge = gw->contents ? merge_new(gw, e) : NULL;
@@ -293,6 +294,7 @@ static void fini(struct daemon *d)
     gw->kernels = NULL;
     merge_free(gw->merge);
     contents_free(gw->contents);
+    lab_free(gw->lab);
     terminals_free(gw->terminals);
     events_free(gw->events);
     kspecs_free(gw->kspecs);

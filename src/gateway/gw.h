@@ -21,6 +21,7 @@ struct events;
 struct terminals;
 struct metrics;
 struct kspecs;
+struct lab;
 struct meta;
 
 struct gw {
@@ -42,6 +43,7 @@ struct gw {
     struct terminals *terminals;
     struct metrics *metrics;
     struct kspecs *kspecs;
+    struct lab *lab; /* JupyterLab's pages and files */
     struct meta *meta;
     int64_t started_us; /* wall clock */
     int64_t last_activity_us;
@@ -99,6 +101,8 @@ void metrics_request(struct gw *gw, const char *method, const char *handler, int
                      double seconds);
 struct kspecs *kspecs_new(struct gw *gw);
 void kspecs_free(struct kspecs *k);
+struct lab *lab_new(struct gw *gw);
+void lab_free(struct lab *l);
 struct kernels *kernels_new(struct gw *gw, struct err *e);
 void kernels_free(struct kernels *k);
 int kernels_count(const struct gw *gw);
