@@ -38,6 +38,7 @@ typedef void (*shimc_cb)(void *arg, const struct err *e, json_t *reply);
 struct shimc_conf {
     const char *data;      /* data folder */
     const char *shim;      /* path of the reitos-shim program */
+    const char *role;      /* "daemon" (NULL), "cli" */
     int grace_s;           /* the shim ends its kernels when nobody is attached for so long */
     int journal_limit_mib; /* per kernel */
     int start;             /* start a shim when none answers */
