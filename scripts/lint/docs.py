@@ -22,10 +22,11 @@ def options():
 
 
 def commands():
-    """Command names of the table in src/cli/cli.c: lines such as {"ps", cmd_ps, ...}."""
-    path = Path("src/cli/cli.c")
-    return re.findall(r'^\s*\{\s*"([a-z][\w-]*)",\s*\w+', path.read_text(), re.M) \
-        if path.exists() else []
+    """Names of the commands: struct cli_command x = {"name", ... in src/cli/."""
+    found = []
+    for path in sorted(Path("src/cli").glob("*.c")):
+        found += re.findall(r'struct cli_command \w+\s*=\s*\{\s*"([a-z][\w-]*)"', path.read_text())
+    return found
 
 
 def main():

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { PageConfig } from '@jupyterlab/coreutils';
 import {
   ContentsManager, KernelManager, KernelSpecManager, ServerConnection, SessionManager,
   TerminalManager
@@ -51,6 +52,7 @@ async function run(kernel, code) {
 before(() => daemon.start());
 
 after(async () => {
+  await Promise.allSettled(managers.map(manager => manager.ready));
   for (const manager of managers) manager.dispose();
   for (const socket of sockets) socket.terminate();
   await daemon.stop();
@@ -213,6 +215,7 @@ test('two clients of one kernel each get what is theirs', async () => {
 });
 
 test('a terminal echoes', async () => {
+  PageConfig.setOption('terminalsAvailable', 'true');
   const terminals = new TerminalManager({ serverSettings: client().serverSettings });
   managers.push(terminals);
   const terminal = await terminals.startNew();

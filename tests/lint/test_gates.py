@@ -19,7 +19,7 @@ def tree(tmp_path):
     (tmp_path / "scripts/lint/excused.txt").write_text("")
     write(tmp_path, "src/base/conf.h", HEADER + 'X(listen, "listen", STR, "", "", "")\n', fmt=False)
     write(tmp_path, "src/base/clean.c", '#include "base/conf.h"\n')
-    write(tmp_path, "src/cli/cli.c", 'static struct cmd all[] = {\n    {"ps", cmd_ps},\n};\n')
+    write(tmp_path, "src/cli/cli.c", 'const struct cli_command cli_ps = {"ps", "", "list"};\n')
     write(tmp_path, "docs/configuration.md", "- `--listen`\n")
     write(tmp_path, "docs/user-guide.md", "`reitos ps` lists kernels. [more](configuration.md)\n")
     write(tmp_path, "tests/clean.py", "print(1)\n")
@@ -62,7 +62,7 @@ PLANTED = [
     ("size.py", "src/base/mute.h", "int x;\n", "does not begin with a comment"),
     ("size.py", "scripts/lint/excused.txt", "src/base/clean.c gone() reason\n", "does not exist"),
     ("docs.py", "src/base/conf.h", 'X(a, "new-one", INT, "", "", "")\n', "option --new-one"),
-    ("docs.py", "src/cli/cli.c", '{\n    {"new", cmd_new},\n}\n', "command reitos new"),
+    ("docs.py", "src/cli/new.c", 'struct cli_command n = {\n    "new", ""};\n', "command reitos new"),
     ("docs.py", "docs/x.md", "[gone](gone.md)\n", "leads nowhere"),
     ("docs.py", "docs/y.md", "see /wo" + "rk/main/x\n", "private folder"),
     ("python.sh", "tests/bad.py", "def f(:\n", "bad.py"),
