@@ -83,11 +83,13 @@ integration() {
 }
 
 thirdparty() {
-    /usr/bin/python3 tests/thirdparty/run_notebook.py >build/thirdparty.txt 2>&1 || {
-        cat build/thirdparty.txt
-        return 1
-    }
-    tail -n 1 build/thirdparty.txt
+    for suite in notebook kernel-test message-spec nbclient; do
+        if ! /usr/bin/python3 tests/thirdparty/suites.py "$suite" >"build/$suite.txt" 2>&1; then
+            cat "build/$suite.txt"
+            return 1
+        fi
+        tail -n 1 "build/$suite.txt"
+    done
     $pytest tests/thirdparty
 }
 
