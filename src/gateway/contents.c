@@ -138,7 +138,7 @@ static int work_get(struct contents_job *j, struct err *e)
     }
     int rc = model_get(j->env, j->path, &j->get, &j->reply, &j->reason, e);
     if (rc == 0 && j->get.content)
-        merge_seen(j->hold);
+        merge_seen(j->env, j->path, j->hold);
     return rc;
 }
 

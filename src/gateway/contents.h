@@ -52,7 +52,6 @@ json_t *model_time(int64_t ns);
 int64_t stat_mtime_ns(const struct stat *st);
 
 /* Notebooks (notebook.c): between the form of clients and the form on disk. */
-void notebook_join(json_t *nb);              /* lists of lines become strings */
 void notebook_mark(json_t *nb, int trusted); /* sets metadata.trusted of code cells */
 int notebook_strip_trust(json_t *nb);        /* removes it; 1 when all output may be trusted */
 json_t *notebook_cell(const json_t *nb, const char *id); /* borrowed; NULL when there is none */

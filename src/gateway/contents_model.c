@@ -10,6 +10,7 @@
 #include "gateway/contents.h"
 #include "gateway/mime.h"
 #include "gateway/trust.h"
+#include "wire/nb.h"
 
 int cpath_clean(const char *path, char **ret, struct err *e)
 {
@@ -190,7 +191,7 @@ static int set_notebook(const struct cenv *env, json_t *model, const char *path,
         json_decref(nb);
         return err_set(e, ERR_INVALID, "Unreadable Notebook: %s %s", path, why.msg);
     }
-    notebook_join(nb);
+    nb_join_lines(nb);
     notebook_mark(nb, trust_has(env->trust, hash));
     json_object_set_new(model, "content", nb);
     json_object_set_new(model, "format", json_string("json"));

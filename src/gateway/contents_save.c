@@ -139,7 +139,7 @@ static int first_checkpoint(const struct save *s, struct err *e)
 static void pin_saved(const struct save *s, const json_t *kept)
 {
     struct stat st;
-    if (!json_array_size(kept) || fs_stat(s->env->root, s->path, &st, NULL) < 0) {
+    if (!json_object_size(kept) || fs_stat(s->env->root, s->path, &st, NULL) < 0) {
         pins_drop(s->env->pins, s->path);
         return;
     }
@@ -159,8 +159,9 @@ static int save_notebook(struct save *s, struct err *e)
         return err_set(e, ERR_INVALID, "Unexpected error while saving file: %s is not a notebook",
                        s->path);
     IGNORE_RESULT(nb_check(nb, &s->invalid)); /* told to the client; the user's work is saved */
-    autojson json_t *kept = merge_save(s->env, s->path, s->hold, nb);
     int trusted = notebook_strip_trust(nb);
+    nb_join_lines(nb);
+    autojson json_t *kept = merge_save(s->env, s->path, s->hold, nb);
     autobuf struct buf out = BUF_INIT(HTTP_BODY_MAX);
     int rc = nb_write(nb, &out);
     if (rc < 0)

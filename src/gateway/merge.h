@@ -41,9 +41,9 @@ void merge_renamed(struct gw *gw, const char *from, const char *to);
 int merge_flush(const struct cenv *env, const char *path, struct merge_hold *h,
                 struct err *e) WARN_UNUSED;
 /* A client has been given the file's content. */
-void merge_seen(struct merge_hold *h);
-/* Applies the rules above to a notebook that is about to be saved. Gives the ids of the cells
- * whose outputs were put in and that the client did not have (new array). */
+void merge_seen(const struct cenv *env, const char *path, struct merge_hold *h);
+/* Applies the rules above to a notebook that is about to be saved. Gives the cells whose outputs
+ * were put in and that the client did not have, as pins_set() takes them (new reference). */
 json_t *merge_save(const struct cenv *env, const char *path, struct merge_hold *h, json_t *nb);
 /* The notebook was written. */
 void merge_saved(struct merge_hold *h);

@@ -127,14 +127,35 @@ json_t *pins_cells(struct pins *p, const char *path)
     if (text && json_parse(text, strlen(text), &cells, NULL) < 0)
         cells = NULL;
     free(text);
-    return json_is_array(cells) ? cells : (json_decref(cells), json_array());
+    if (json_is_object(cells))
+        return cells;
+    json_decref(cells);
+    return json_object();
+}
+
+void pins_seen(struct pins *p, const char *path)
+{
+    autojson json_t *cells = pins_cells(p, path);
+    const char *id;
+    json_t *v;
+    json_object_foreach (cells, id, v)
+        json_object_set_new(cells, id, json_true());
+    char *text = json_text(cells);
+    uv_mutex_lock(&p->mutex);
+    struct entry *en = *slot(p, path);
+    if (en) {
+        free(en->cells);
+        en->cells = STEAL(text);
+    }
+    uv_mutex_unlock(&p->mutex);
+    free(text);
 }
 
 static json_t *to_json(const struct pin *n, const char *cells)
 {
     json_t *list;
     if (json_parse(cells, strlen(cells), &list, NULL) < 0)
-        list = json_array();
+        list = json_object();
     return json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:o}", "visible_hash", n->visible_hash,
                      "visible_mtime", (json_int_t)n->visible_mtime_ns, "hash", n->real_hash,
                      "mtime", (json_int_t)n->real_mtime_ns, "size", (json_int_t)n->size, "inode",
