@@ -203,8 +203,12 @@ static void on_down(void *arg, const struct err *why)
 static int open_shim(struct gw *gw, struct err *e)
 {
     static const struct shimc_ops ops = {on_grown, on_changed, on_gone, on_down};
-    struct shimc_conf sc = {gw->data, gw->shim_program, (int)gw->conf->grace,
-                            (int)gw->conf->journal_limit, 1};
+    struct shimc_conf sc = {.data = gw->data,
+                            .shim = gw->shim_program,
+                            .role = "daemon",
+                            .grace_s = (int)gw->conf->grace,
+                            .journal_limit_mib = (int)gw->conf->journal_limit,
+                            .start = 1};
     return shimc_open(gw->loop, &sc, &ops, gw, &gw->shim, e);
 }
 
