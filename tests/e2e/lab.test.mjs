@@ -1,0 +1,181 @@
+// JupyterLab in a headless browser, served by reitosd: what a person does with a notebook.
+import assert from 'node:assert/strict';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { chromium } from 'playwright-core';
+
+import { Daemon, repo, until } from './daemon.mjs';
+
+const daemon = new Daemon();
+const pictures = join(repo, 'build', 'e2e');
+const profile = mkdtempSync(join(tmpdir(), 'reitos-chromium-'));
+const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
+  .find(existsSync);
+const errors = [];
+let context;
+let page;
+
+function notebook(...sources) {
+  return JSON.stringify({
+    cells: sources.map((source, i) => ({ cell_type: 'code', id: `cell-${i}`, source, metadata: {},
+      outputs: [], execution_count: null })),
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
+    nbformat: 4, nbformat_minor: 5
+  });
+}
+
+function saved(name) {
+  return JSON.parse(readFileSync(join(daemon.root, name), 'utf8'));
+}
+
+function text(cell) {
+  return cell.outputs.map(o => [o.text ?? ''].flat().join('')).join('');
+}
+
+async function open(name) {
+  await page.goto(`${daemon.url}lab/tree/${name}`);
+  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached', timeout: 60000 });
+  await page.locator('.jp-Notebook .jp-Cell').first().waitFor({ timeout: 60000 });
+  await page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first()
+    .waitFor({ timeout: 60000 });
+}
+
+async function menu(top, item) {
+  await page.locator('.lm-MenuBar-item', { hasText: new RegExp(`^${top}$`) }).click();
+  await page.locator('.lm-Menu-item', { has: page.locator('.lm-Menu-itemLabel',
+    { hasText: item }) }).first().click();
+}
+
+// dialogs that would mean that something went wrong
+async function noDialog() {
+  const dialog = page.locator('.jp-Dialog');
+  if (await dialog.count()) assert.fail(`a dialog: ${await dialog.first().innerText()}`);
+}
+
+before(async () => {
+  assert.ok(browserPath, 'chromium is installed');
+  mkdirSync(pictures, { recursive: true });
+  await daemon.start();
+  context = await chromium.launchPersistentContext(profile, {
+    executablePath: browserPath, headless: true, viewport: { width: 1280, height: 900 },
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+      '--disable-background-networking', '--disable-component-update', '--disable-sync']
+  });
+  page = context.pages()[0] ?? await context.newPage();
+  page.on('pageerror', error => errors.push(String(error)));
+  page.on('dialog', dialog => dialog.accept());
+  await page.goto(`${daemon.url}lab?token=${daemon.token}`);
+  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached', timeout: 60000 });
+});
+
+after(async () => {
+  if (page) await page.screenshot({ path: join(pictures, 'last.png') }).catch(() => undefined);
+  await context?.close();
+  await daemon.stop();
+  rmSync(profile, { recursive: true, force: true });
+});
+
+test('without the token there is a login form', async () => {
+  const reply = await fetch(`${daemon.url}lab`, { redirect: 'manual' });
+  assert.equal(reply.status, 302);
+  assert.match(reply.headers.get('location'), /login/);
+  assert.match(await (await fetch(`${daemon.url}login`)).text(), /<form/);
+});
+
+test('the digits notebook runs to its end, with plots', async () => {
+  copyFileSync(join(repo, 'examples', 'digits.ipynb'), join(daemon.root, 'digits.ipynb'));
+  const cells = saved('digits.ipynb').cells.filter(c => c.cell_type === 'code');
+  await open('digits.ipynb');
+  await menu('Run', 'Run All Cells');
+  await until('all cells have a number', async () => {
+    await noDialog();
+    const { content } = await daemon.api('GET', 'api/contents/digits.ipynb?content=1');
+    const code = content.cells.filter(c => c.cell_type === 'code');
+    return code.length === cells.length && code.every(c => c.execution_count);
+  }, 120);
+  await page.locator('.jp-OutputArea-output img').first().waitFor({ timeout: 30000 });
+  const image = page.locator('.jp-OutputArea-output img').first();
+  await image.scrollIntoViewIfNeeded();
+  assert.ok(await image.evaluate(i => i.complete && i.naturalWidth > 100));
+  assert.equal(await page.locator('.jp-RenderedText[data-mime-type="application/vnd.jupyter.stderr"]')
+    .count(), 0);
+  await page.screenshot({ path: join(pictures, 'digits.png') });
+});
+
+test('save writes the outputs; rename keeps kernel and content', async () => {
+  await page.locator('.jp-Notebook').first().click();
+  await menu('File', 'Save Notebook');
+  await until('saved', () => saved('digits.ipynb').cells.some(c =>
+    (c.outputs ?? []).some(o => o.data?.['image/png'])));
+  await noDialog();
+  await menu('File', 'Rename Notebook');
+  await page.locator('.jp-Dialog input').fill('renamed.ipynb');
+  await page.locator('.jp-Dialog .jp-mod-accept').click();
+  await until('renamed', () => existsSync(join(daemon.root, 'renamed.ipynb')) &&
+    !existsSync(join(daemon.root, 'digits.ipynb')));
+  await until('the session follows', async () =>
+    (await daemon.api('GET', 'api/sessions')).some(s => s.path === 'renamed.ipynb'));
+  await noDialog();
+});
+
+test('a reload in mid-run loses nothing, in the file and in the page', async () => {
+  const lines = [...Array(12).keys()].map(i => `line ${i}\n`).join('');
+  writeFileSync(join(daemon.root, 'reload.ipynb'), notebook(
+    'import time\nfor i in range(12):\n    print("line", i, flush=True)\n    time.sleep(0.5)',
+    'print("after")'));
+  await open('reload.ipynb');
+  await menu('Run', 'Run All Cells');
+  await page.getByText('line 2').first().waitFor({ timeout: 30000 });
+  await page.reload();
+  await page.locator('.jp-Notebook .jp-Cell').first().waitFor({ timeout: 60000 });
+  await until('all output is in the file', () => {
+    const { cells } = saved('reload.ipynb');
+    return text(cells[0]) === lines && text(cells[1]) === 'after\n';
+  }, 60);
+  await noDialog();
+  // the page itself catches up
+  await page.getByText('line 11').first().waitFor({ timeout: 30000 });
+  // and so it is after another reload
+  await open('reload.ipynb');
+  const shown = await page.locator('.jp-Cell').first().locator('.jp-OutputArea-output')
+    .allInnerTexts();
+  assert.equal(shown.join('\n').replace(/\s+/g, ' ').trim(), lines.replace(/\s+/g, ' ').trim());
+  await page.screenshot({ path: join(pictures, 'reload.png') });
+});
+
+test('reload, edit another cell, save: no "File changed", and no output is lost', async () => {
+  writeFileSync(join(daemon.root, 'edit.ipynb'), notebook(
+    'import time\nfor i in range(10):\n    print("row", i, flush=True)\n    time.sleep(0.5)', '2'));
+  await open('edit.ipynb');
+  await menu('Run', 'Run All Cells');
+  await page.getByText('row 1').first().waitFor({ timeout: 30000 });
+  await page.reload();
+  await page.locator('.jp-Notebook .jp-Cell').nth(1).waitFor({ timeout: 60000 });
+  await page.locator('.jp-Cell').nth(1).locator('.cm-content').click();
+  await page.keyboard.type(' + 40');
+  await page.keyboard.press('Control+s');
+  await until('the edit is saved', () => saved('edit.ipynb').cells[1].source.includes('40'));
+  await until('the output is complete', () => text(saved('edit.ipynb').cells[0]) ===
+    [...Array(10).keys()].map(i => `row ${i}\n`).join(''), 40);
+  await page.keyboard.press('Control+s');
+  await noDialog();
+  assert.ok(text(saved('edit.ipynb').cells[0]).endsWith('row 9\n'));
+});
+
+test('a terminal opens and runs a command', async () => {
+  await menu('File', 'New');
+  await page.locator('.lm-Menu-item', { has: page.locator('.lm-Menu-itemLabel',
+    { hasText: /^Terminal$/ }) }).last().click();
+  await page.locator('.jp-Terminal .xterm-helper-textarea').waitFor({ state: 'attached',
+    timeout: 30000 });
+  await page.locator('.jp-Terminal').click();
+  await page.keyboard.type('echo made > from-terminal.txt\n');
+  await until('the command ran', () => existsSync(join(daemon.root, 'from-terminal.txt')));
+});
+
+test('no script error in the page', () => {
+  assert.deepEqual(errors, []);
+});
