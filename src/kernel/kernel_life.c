@@ -220,6 +220,8 @@ static void ended(struct kernel *k)
         kernel_died(k, "restarted");
         k->quiet = 0;
         k->ready_us = 0;
+        k->restart_asked = 0;
+        kernel_push_later(k);
         kernel_launch(k);
     } else {
         crashed(k);
@@ -230,6 +232,7 @@ static void finish_stop(struct kernel *k)
 {
     struct err e = {0};
     k->quiet = 1;
+    kernel_push_later(k);
     kernel_died(k, "the kernel was stopped");
     err_set(&e, ERR_GONE, "kernel %s was stopped", k->id);
     kernel_tell(k, KERNEL_READY, &e);
@@ -371,14 +374,11 @@ void kernel_restart(struct kernel *k)
     kernel_drop_held(k);
     k->restarts.crashes = 0;
     if (k->state == KSTATE_READY || k->state == KSTATE_CONNECTING) {
-        if (k->drain) { /* it crashed just now */
-            k->state = KSTATE_READY;
-            kernel_move(k, KSTATE_RESTARTING);
-            return;
-        }
+        k->restart_asked = 1;
         kernel_move(k, KSTATE_RESTARTING);
         execq_ready(k->queue, 0);
-        end_process(k, 0, 1, RESTART_ASK_MS);
+        if (k->pid) /* else it crashed just now */
+            end_process(k, 0, 1, RESTART_ASK_MS);
     } else if (k->state == KSTATE_DEAD) {
         kernel_move(k, KSTATE_RESTARTING);
         loop_timer_stop(k->timer);

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "kernel/kernel_own.h"
 
-#define NO_REPLY_MS 1000 /* an interrupted request that went idle is given up after this */
+#define NO_REPLY_MS 400 /* an interrupted request that went idle is given up after this */
+/* ipykernel loses a signal that comes between execute_input and the cell's own code. */
+#define SETTLE_MS 30
 
 /* ---- the journal ---- */
 
@@ -175,6 +177,7 @@ static const struct execq_ops queue_ops = {on_queue_send, on_queue_abort, on_que
 void kernel_died(struct kernel *k, const char *cause)
 {
     k->no_reply = loop_timer_stop(k->no_reply);
+    k->settle = loop_timer_stop(k->settle);
     execq_died(k->queue, cause);
     k->busy = 0;
 }
@@ -202,6 +205,29 @@ void kernel_serve(struct kernel *k)
     execq_ready(k->queue, 1);
 }
 
+/* ---- requests that were sent while the old process ends ---- */
+
+void kernel_push_later(struct kernel *k)
+{
+    for (struct jmsg *m; (m = unhold(&k->later, &k->later_count));) {
+        struct err e = {0};
+        if (execq_push(k->queue, m, &e) < 0)
+            log_warn("request to a kernel dropped", "kernel", k->id, "reason", e.msg, NULL);
+        jmsg_unref(m);
+    }
+}
+
+static void abort_later(struct kernel *k)
+{
+    for (size_t n = k->later_count; n > 0; n--) {
+        autojmsg struct jmsg *m = unhold(&k->later, &k->later_count);
+        if (jmsg_is(m, "execute_request"))
+            on_queue_abort(k, m);
+        else
+            IGNORE_RESULT(hold(k, &k->later, &k->later_count, m)); /* there was room for it */
+    }
+}
+
 /* ---- interrupts ---- */
 
 void kernel_signal_interrupt(struct kernel *k)
@@ -225,15 +251,35 @@ void kernel_signal_interrupt(struct kernel *k)
     kproc_signal(k->pid, SIGINT);
 }
 
+static void on_settled(void *arg)
+{
+    struct kernel *k = arg;
+    k->settle = loop_timer_stop(k->settle);
+    if (k->state == KSTATE_READY)
+        kernel_signal_interrupt(k);
+}
+
+static void signal_when_settled(struct kernel *k)
+{
+    int64_t ran = (sys.mono_us() - k->cell_us) / 1000;
+    if (k->settle)
+        return;
+    if (!execq_running(k->queue) || ran >= SETTLE_MS)
+        kernel_signal_interrupt(k);
+    else
+        k->settle = loop_timer_start(k->host->loop, (uint64_t)(SETTLE_MS - ran), 0, on_settled, k);
+}
+
 void kernel_interrupt(struct kernel *k)
 {
     int rc = execq_interrupt(k->queue);
+    abort_later(k);
     if (k->state != KSTATE_READY)
         return;
     if (rc == 2)
         k->interrupt_wanted = 1;
     else if (rc == 1)
-        kernel_signal_interrupt(k);
+        signal_when_settled(k);
 }
 
 static void on_no_reply(void *arg)
@@ -250,14 +296,17 @@ static void on_no_reply(void *arg)
     execq_reply(k->queue, reply);
 }
 
+static int is_reply_to(const struct jhead *h, struct jmsg *request)
+{
+    const struct jhead *r;
+    return request && jmsg_head(request, &r, NULL) == 0 && strcmp(h->parent_id, r->msg_id) == 0;
+}
+
 /* A kernel that is interrupted between announcing a cell and running it may go idle without a
  * reply: the queue would wait for ever. */
 static void watch_reply(struct kernel *k, const struct jhead *h)
 {
-    const struct jhead *r;
-    struct jmsg *running = execq_running(k->queue);
-    if (k->interrupted && !k->no_reply && running && jmsg_head(running, &r, NULL) == 0 &&
-        strcmp(h->parent_id, r->msg_id) == 0)
+    if (k->interrupted && !k->no_reply && is_reply_to(h, execq_running(k->queue)))
         k->no_reply = loop_timer_start(k->host->loop, NO_REPLY_MS, 0, on_no_reply, k);
 }
 
@@ -315,6 +364,8 @@ int kernel_send(struct kernel *k, struct jmsg *m, struct err *e)
         return send_dead(k, m, h);
     if (info)
         return hold(k, &k->info_waiting, &k->info_count, m);
+    if (m->channel == JCHAN_SHELL && k->restart_asked)
+        return hold(k, &k->later, &k->later_count, m);
     if (m->channel == JCHAN_SHELL)
         return execq_push(k->queue, m, e);
     if (m->channel == JCHAN_CONTROL)
@@ -355,13 +406,29 @@ static void on_status(struct kernel *k, struct jmsg *m, const struct jhead *h)
 static void on_iopub(struct kernel *k, struct jmsg *m, const struct jhead *h)
 {
     record(k, m);
+    int started = execq_started(k->queue);
     execq_iopub(k->queue, m);
-    if (k->interrupt_wanted && execq_started(k->queue))
-        kernel_signal_interrupt(k);
+    if (!started && execq_started(k->queue)) {
+        k->cell_us = sys.mono_us();
+        if (k->interrupt_wanted)
+            signal_when_settled(k);
+    }
     if (strcmp(h->msg_type, "status") == 0)
         on_status(k, m, h);
     else if (!is_housekeeping(h->parent_type))
         k->active_us = sys.wall_us();
+}
+
+/* The cell that an interrupt was meant for has ended. A client's own request still wants its
+ * answer. */
+static void forget_interrupt(struct kernel *k)
+{
+    k->settle = loop_timer_stop(k->settle);
+    k->no_reply = loop_timer_stop(k->no_reply);
+    k->interrupt_wanted = k->interrupted = 0;
+    autojmsg struct jmsg *asked = STEAL(k->held_interrupt);
+    if (asked)
+        transmit(k, asked);
 }
 
 static void on_shell(struct kernel *k, struct jmsg *m, const struct jhead *h)
@@ -371,13 +438,10 @@ static void on_shell(struct kernel *k, struct jmsg *m, const struct jhead *h)
         autojson json_t *content = NULL;
         if (jmsg_json(m, JPART_CONTENT, &content, NULL) == 0)
             k->execution_count = json_get_int(content, "execution_count", k->execution_count);
+        if (is_reply_to(h, execq_running(k->queue)))
+            forget_interrupt(k);
     }
     execq_reply(k->queue, m);
-    if (!execq_running(k->queue)) {
-        k->interrupt_wanted = k->interrupted = 0;
-        k->held_interrupt = jmsg_unref(k->held_interrupt);
-        k->no_reply = loop_timer_stop(k->no_reply);
-    }
 }
 
 static void on_message(void *arg, struct jmsg *m)
@@ -405,6 +469,7 @@ void kernel_messages_init(struct kernel *k)
 {
     list_init(&k->held);
     list_init(&k->info_waiting);
+    list_init(&k->later);
     k->queue = execq_new(&queue_ops, k);
 }
 
@@ -412,8 +477,10 @@ void kernel_messages_free(struct kernel *k)
 {
     unhold_all(&k->held, &k->held_count);
     unhold_all(&k->info_waiting, &k->info_count);
+    unhold_all(&k->later, &k->later_count);
     jmsg_unref(k->held_interrupt);
     loop_timer_stop(k->no_reply);
+    loop_timer_stop(k->settle);
     kconn_close(k->conn);
     execq_free(k->queue);
     journal_close(k->journal);

@@ -38,7 +38,7 @@ struct kernel {
     uint64_t drain_count;
     int forking;    /* a zygote was asked */
     int escalation; /* next: 0 SIGTERM, 1 SIGKILL */
-    int no_spare, ready_once, shown, keep;
+    int no_spare, ready_once, shown, keep, restart_asked;
     int wait_status, oom;
     enum { ASKED_NOT, ASKED_SHUTDOWN, ASKED_RESTART } asked; /* by a client's shutdown_request */
 
@@ -46,16 +46,17 @@ struct kernel {
     struct kconn *conn;
     struct execq *queue;
     struct journal *journal;
-    json_t *info; /* content of kernel_info_reply */
-    struct list held, info_waiting;
-    size_t held_count, info_count;
+    json_t *info;                          /* content of kernel_info_reply */
+    struct list held, info_waiting, later; /* later: for the process that follows a restart */
+    size_t held_count, info_count, later_count;
     int busy, quiet; /* quiet: what is aborted now was asked for; no error output */
     int journal_failed, missed_beats;
     int64_t active_us;
     int64_t execution_count;
     int interrupt_wanted, interrupted;
     struct jmsg *held_interrupt;
-    struct loop_timer *no_reply;
+    struct loop_timer *no_reply, *settle;
+    int64_t cell_us; /* when the running cell began */
 
     struct list waiters;
 };
@@ -78,6 +79,7 @@ void kernel_on_ready(struct kernel *k);  /* kernel_life.c, called by the connect
 void kernel_serve(struct kernel *k);     /* ready: queued requests go out */
 void kernel_connected(struct kernel *k); /* held messages go out */
 void kernel_drop_held(struct kernel *k); /* a restart was asked for */
+void kernel_push_later(struct kernel *k);
 void kernel_died(struct kernel *k, const char *cause);
 void kernel_status(struct kernel *k, const char *state); /* on iopub, without a parent */
 void kernel_signal_interrupt(struct kernel *k);

@@ -43,28 +43,58 @@ class Message:
         return f"<{self.seq} {self.channel} {self.type} {str(self.content)[:80]}>"
 
 
+def records(data, at=0):
+    """(next offset, message) of each whole record from offset `at`."""
+    while at + 4 <= len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        if size < 28 or at + size > len(data):
+            return
+        seq, wall, channel, _, nparts = struct.unpack_from("<QqBBH", data, at + 8)
+        lengths = struct.unpack_from(f"<{nparts}I", data, at + 28)
+        pos = at + 28 + 4 * nparts
+        parts = []
+        for n in lengths:
+            parts.append(data[pos:pos + n])
+            pos += n
+        assert pos == at + size, f"record at {at}"
+        at += size
+        yield at, Message(seq, CHANNELS[channel], parts, wall / 1e6)
+
+
 def read_journal(folder, start=1):
     """Every whole record with seq >= start, in order."""
-    out = []
-    for path in sorted(Path(folder).glob("*.log")):
-        data = path.read_bytes()
-        at = 0
-        while at + 4 <= len(data):
-            (size,) = struct.unpack_from("<I", data, at)
-            if size < 30 or at + size > len(data):
-                break
-            seq, wall, channel, _, nparts = struct.unpack_from("<QqBBH", data, at + 8)
-            lengths = struct.unpack_from(f"<{nparts}I", data, at + 28)
-            pos = at + 28 + 4 * nparts
-            parts = []
-            for n in lengths:
-                parts.append(data[pos:pos + n])
-                pos += n
-            assert pos == at + size, f"{path}: record at {at}"
-            if seq >= start:
-                out.append(Message(seq, CHANNELS[channel], parts, wall / 1e6))
-            at += size
-    return out
+    return [m for path in sorted(Path(folder).glob("*.log"))
+            for _, m in records(path.read_bytes()) if m.seq >= start]
+
+
+class Tail:
+    """Follows a journal: the last segment is read on from where the last look ended."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.position = 1
+        self.segment = None
+        self.offset = 0
+
+    def read(self):
+        out = []
+        for path in sorted(self.folder.glob("*.log")):
+            if self.segment and path.name < self.segment.name:
+                continue
+            with open(path, "rb") as f:
+                same = path == self.segment and os.fstat(f.fileno()).st_ino == self.inode
+                if not same:
+                    self.offset = 0
+                self.segment, self.inode = path, os.fstat(f.fileno()).st_ino
+                base = self.offset
+                f.seek(base)
+                data = f.read()
+            for at, m in records(data):
+                self.offset = base + at
+                if m.seq >= self.position:
+                    out.append(m)
+                    self.position = m.seq + 1
+        return out
 
 
 class Client:
@@ -164,7 +194,7 @@ class Kernel:
         self.client = client
         self.id = kid
         self.dir = client.data / "kernels" / kid
-        self.position = 1
+        self.tail = Tail(self.dir / "journal")
         self.messages = []
 
     def message(self, channel, msg_type, content, parent=None, metadata=None, buffers=(),
@@ -185,10 +215,8 @@ class Kernel:
 
     def read(self):
         """Takes in what the journal has by now."""
-        new = read_journal(self.dir / "journal", self.position)
+        new = self.tail.read()
         self.messages += new
-        if new:
-            self.position = new[-1].seq + 1
         return new
 
     def wait(self, test, timeout=None):
