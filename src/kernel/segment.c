@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -14,7 +15,7 @@
 
 #define HEAD_BYTES 28 /* before the table of lengths */
 #define CRC_FROM 8    /* length and checksum are not covered */
-#define READ_BYTES ((size_t)256 << 10)
+#define READ_BYTES ((size_t)128 << 10)
 #define KEEP_BYTES ((size_t)4 << 20) /* a larger buffer is given back after its record */
 #define RECORD_MAX (HEAD_BYTES + 4 * JMSG_MAX_PARTS + JMSG_MAX_BYTES)
 
@@ -171,6 +172,10 @@ static int fill(struct segment *s, size_t need, struct err *e)
         s->start = 0;
     }
     size_t want = need < READ_BYTES ? READ_BYTES : need;
+    /* No memory for a length that the file does not have (yet, or because it is damaged). */
+    struct stat st;
+    if (want > READ_BYTES && fstat(s->fd, &st) == 0 && (uint64_t)st.st_size < s->offset + need)
+        return 0;
     if (s->cap < want) {
         char *p = realloc(s->buf, want);
         if (!p)
