@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 failed=
-for gate in format.sh layers.py banned.py size.py docs.py python.sh; do
+for gate in format.sh layers.py banned.py size.py docs.py config_docs.py python.sh; do
     "scripts/lint/$gate" || failed="$failed $gate"
 done
 if [ -n "$failed" ]; then

@@ -20,7 +20,8 @@ def tree(tmp_path):
     write(tmp_path, "src/base/conf.h", HEADER + 'X(listen, "listen", STR, "", "", "")\n', fmt=False)
     write(tmp_path, "src/base/clean.c", '#include "base/conf.h"\n')
     write(tmp_path, "src/cli/cli.c", 'const struct cli_command cli_ps = {"ps", "", "list"};\n')
-    write(tmp_path, "docs/configuration.md", "- `--listen`\n")
+    write(tmp_path, "docs/configuration.md", "<!-- options begin -->\n<!-- options end -->\n")
+    subprocess.run([tmp_path / "scripts/lint/config_docs.py", "--write"], cwd=tmp_path, check=True)
     write(tmp_path, "docs/user-guide.md", "`reitos ps` lists kernels. [more](configuration.md)\n")
     write(tmp_path, "tests/clean.py", "print(1)\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
@@ -61,7 +62,8 @@ PLANTED = [
     ("size.py", "src/base/big.c", "int x;\n" * 1001, "1001 lines"),
     ("size.py", "src/base/mute.h", "int x;\n", "does not begin with a comment"),
     ("size.py", "scripts/lint/excused.txt", "src/base/clean.c gone() reason\n", "does not exist"),
-    ("docs.py", "src/base/conf.h", 'X(a, "new-one", INT, "", "", "")\n', "option --new-one"),
+    ("config_docs.py", "src/base/conf.h", HEADER + 'X(a, "new-one", INT, "", "", "")\n',
+     "options differ"),
     ("docs.py", "src/cli/new.c", 'struct cli_command n = {\n    "new", ""};\n', "command reitos new"),
     ("docs.py", "docs/x.md", "[gone](gone.md)\n", "leads nowhere"),
     ("docs.py", "docs/y.md", "see /wo" + "rk/main/x\n", "private folder"),
