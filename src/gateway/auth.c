@@ -157,7 +157,7 @@ void auth_xsrf(struct auth *a, struct http_req *r, const char *nonce, char out[X
                     secure_attr(r));
 }
 
-void auth_login(struct auth *a, struct http_req *r, const char *user)
+void auth_login(struct auth *a, struct http_req *r, const char *user, char ret_nonce[COOKIE_NONCE])
 {
     struct cookie_session s = {.issued_us = sys.wall_us()};
     if (!xsrf_check(&a->key, http_cookie(r, "_xsrf"), s.nonce))
@@ -169,6 +169,8 @@ void auth_login(struct auth *a, struct http_req *r, const char *user)
                     value, a->gw->base_url, COOKIE_MAX_AGE_S, secure_attr(r));
     char xsrf[XSRF_TEXT];
     auth_xsrf(a, r, s.nonce, xsrf);
+    if (ret_nonce)
+        memcpy(ret_nonce, s.nonce, sizeof s.nonce);
 }
 
 void auth_logout(struct auth *a, struct http_req *r)
@@ -237,6 +239,8 @@ static void security_headers(struct auth *a, struct http_req *r)
     http_set_header(r, "Content-Security-Policy",
                     "frame-ancestors 'self'; report-uri %sapi/security/csp-report%s",
                     a->gw->base_url, is_api(r) ? "; default-src 'none'" : "");
+    if (a->hub)
+        hub_headers(a->hub, r);
 }
 
 static void cors_headers(struct http_req *r, const char *origin, int credentials)
@@ -335,7 +339,7 @@ static enum proof prove(struct auth *a, struct http_req *r, struct cookie_sessio
     const char *token = given_token(r, ret_in_query);
     if (a->open)
         return PROOF_OPEN;
-    if (auth_token_ok(a, token) && !a->hub) {
+    if (auth_token_ok(a, token)) {
         auth_principal(r, a->user, a->display, 0);
         return PROOF_TOKEN;
     }
@@ -354,8 +358,8 @@ static int prepare_page(struct auth *a, struct http_req *r, enum proof proof,
     char xsrf[XSRF_TEXT];
     if (proof == PROOF_COOKIE)
         auth_xsrf(a, r, session->nonce, xsrf);
-    if (proof == PROOF_TOKEN && token_in_query)
-        auth_login(a, r, http_principal(r)->user);
+    if (proof == PROOF_TOKEN && token_in_query && !a->hub)
+        auth_login(a, r, http_principal(r)->user, NULL);
     if (!token_in_query)
         return 1;
     autofree char *clean = url_without(http_raw_uri(r), "token");
@@ -414,7 +418,7 @@ int auth_filter(struct gw *gw, struct http_req *r, unsigned flags)
     }
     if (flags & ROUTE_PAGE && is_safe(r) && !is_websocket(r))
         return prepare_page(a, r, proof, &session, in_query);
-    if (proof == PROOF_TOKEN && in_query && !is_websocket(r))
-        auth_login(a, r, http_principal(r)->user);
+    if (proof == PROOF_TOKEN && in_query && !is_websocket(r) && !a->hub)
+        auth_login(a, r, http_principal(r)->user, NULL);
     return 1;
 }

@@ -29,8 +29,9 @@ void auth_delay(struct auth *a, struct http_req *r, int ms,
 /* The session of the request's cookie; 0 when there is a valid one. */
 int auth_session(struct auth *a, struct http_req *r, struct cookie_session *ret) WARN_UNUSED;
 /* Sets the login cookie and the XSRF cookie that belongs to it. The nonce of an XSRF cookie that
- * the client already holds becomes the session's, so a token read before login stays good. */
-void auth_login(struct auth *a, struct http_req *r, const char *user);
+ * the client already holds becomes the session's, so a token read before login stays good.
+ * ret_nonce may be NULL. */
+void auth_login(struct auth *a, struct http_req *r, const char *user, char ret_nonce[COOKIE_NONCE]);
 void auth_logout(struct auth *a, struct http_req *r);
 /* Sets an XSRF cookie for the nonce unless the client has just that. Gives its text. */
 void auth_xsrf(struct auth *a, struct http_req *r, const char *nonce, char out[XSRF_TEXT]);

@@ -93,7 +93,7 @@ static void login_try(struct auth *a, struct http_req *r)
         return;
     }
     throttle_passed(a->throttle, http_peer(r));
-    auth_login(a, r, a->user);
+    auth_login(a, r, a->user, NULL);
     autofree char *safe = url_safe_next(next, a->gw->base_url);
     http_redirect(r, safe);
 }
