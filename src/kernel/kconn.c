@@ -10,7 +10,7 @@
 
 #define PROBE_MS 20
 #define ASK_AGAIN_IOPUB_US 40000   /* answered, but iopub is silent: it was asked too early */
-#define ASK_AGAIN_SHELL_US 2000000 /* the request waits in ZeroMQ until the kernel binds */
+#define ASK_AGAIN_SHELL_US 500000 /* as a rule the request waits in ZeroMQ for the kernel */
 
 enum { HB = JCHAN_COUNT, SOCKETS };
 
@@ -183,6 +183,7 @@ void kconn_probe(struct kconn *c)
 {
     if (c->probe || c->ready)
         return;
+    c->iopub_seen = 0; /* a kernel made ahead may have begun anew since */
     c->probe = loop_timer_start(c->loop, PROBE_MS, PROBE_MS, on_probe, c);
     ask(c);
 }

@@ -16,7 +16,6 @@
 #define DRAIN_MS 10 /* a kernel that has ended is silent when nothing came for so long */
 #define DRAIN_TICKS 300
 #define BACKOFF_MS 200
-#define EXIT_REFUSED 3 /* a spare cannot take this environment */
 
 static void finish_stop(struct kernel *k);
 static void crashed(struct kernel *k);
@@ -110,7 +109,7 @@ static void on_forked(void *arg, pid_t pid, const struct err *e)
 static int take_spare(struct kernel *k, const struct zfork *f)
 {
     struct spare_taken t;
-    if (k->no_spare || k->ready_once || !zygotes_take(k->host->zygotes, zygote_of(k), f, &t))
+    if (k->ready_once || !zygotes_take(k->host->zygotes, zygote_of(k), f, &t))
         return 0;
     kfiles_set_ip(&k->files, t.ip, t.key);
     free(t.ip);
@@ -280,12 +279,6 @@ static void crashed(struct kernel *k)
 {
     long ready = k->ready_us ? (long)(sys.mono_us() - k->ready_us) : 0;
     k->ready_us = 0;
-    if (strcmp(k->via, "spare") == 0 && !k->ready_once && WIFEXITED(k->wait_status) &&
-        WEXITSTATUS(k->wait_status) == EXIT_REFUSED) {
-        k->no_spare = 1;
-        kernel_launch(k);
-        return;
-    }
     k->quiet = k->asked != ASKED_NOT;
     kernel_died(k, k->reason);
     k->quiet = 0;

@@ -38,7 +38,7 @@ struct kernel {
     uint64_t drain_count;
     int forking;    /* a zygote was asked */
     int escalation; /* next: 0 SIGTERM, 1 SIGKILL */
-    int no_spare, ready_once, shown, keep, restart_asked;
+    int ready_once, shown, keep, restart_asked;
     int wait_status, oom;
     enum { ASKED_NOT, ASKED_SHUTDOWN, ASKED_RESTART } asked; /* by a client's shutdown_request */
 
