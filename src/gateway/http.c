@@ -8,6 +8,7 @@
 #include "gateway/http_int.h"
 
 #define TICK_MS 1000
+#define CLOSING_ROUNDS 3
 
 static void on_tick(uv_timer_t *t)
 {
@@ -71,29 +72,25 @@ static void free_server(struct http_server *s)
     free(s);
 }
 
-/* libwebsockets closes its handles in two rounds of the loop, the second begun in the first one's
- * callbacks. Three handles closed one after the other outlast that. */
-static void on_last_closed(uv_handle_t *h)
-{
-    free_server(h->data);
-}
-
-static void on_reap_closed(uv_handle_t *h)
+/* libwebsockets closes its handles in two rounds of the loop, the second begun by callbacks of the
+ * first; ours are gone after the first. A handle that is closed again and again outlasts both. */
+static void on_round_over(uv_handle_t *h)
 {
     struct http_server *s = h->data;
-    uv_close((uv_handle_t *)&s->last, on_last_closed);
-}
-
-static void on_tick_closed(uv_handle_t *h)
-{
-    struct http_server *s = h->data;
-    uv_close((uv_handle_t *)&s->reap, on_reap_closed);
+    if (++s->rounds == CLOSING_ROUNDS) {
+        free_server(s);
+        return;
+    }
+    uv_timer_init(s->loop, &s->tick);
+    s->tick.data = s;
+    uv_close((uv_handle_t *)&s->tick, on_round_over);
 }
 
 static void release(struct http_server *s)
 {
     net_close(s);
-    uv_close((uv_handle_t *)&s->tick, on_tick_closed);
+    uv_close((uv_handle_t *)&s->reap, NULL);
+    uv_close((uv_handle_t *)&s->tick, on_round_over);
 }
 
 int http_server_start(uv_loop_t *loop, const struct http_conf *conf, struct http_server **ret,
@@ -104,11 +101,9 @@ int http_server_start(uv_loop_t *loop, const struct http_conf *conf, struct http
     own_conf(s, conf);
     list_init(&s->conns);
     s->scratch = xmalloc(IO_CHUNK);
-    uv_timer_t *timers[] = {&s->tick, &s->reap, &s->last};
-    for (size_t i = 0; i < COUNTOF(timers); i++) {
-        uv_timer_init(loop, timers[i]);
-        timers[i]->data = s;
-    }
+    uv_timer_init(loop, &s->tick);
+    uv_timer_init(loop, &s->reap);
+    s->tick.data = s->reap.data = s;
     int rc = net_start(s, e);
     if (rc < 0) {
         s->stopping = 1;

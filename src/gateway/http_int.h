@@ -47,7 +47,8 @@ struct http_server {
     struct net *net;
     struct list conns;
     size_t nconns;
-    uv_timer_t tick, reap, last; /* the last one only ends the chain of closing */
+    uv_timer_t tick, reap;
+    int rounds; /* of the loop since the stop */
     int stopping;
     char *scratch; /* IO_CHUNK bytes */
     int64_t date_s;

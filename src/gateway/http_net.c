@@ -38,13 +38,16 @@ struct net {
     int listening, paused, tls;
 };
 
-static char last_lws_error[256]; /* libwebsockets reports causes only through its log */
+/* libwebsockets reports causes only through its log: the first error since this was cleared */
+static char lws_error[256];
 
 static void lws_log(int level, const char *line)
 {
-    (void)level;
-    snprintf(last_lws_error, sizeof last_lws_error, "%.*s", (int)strcspn(line, "\n"), line);
-    log_debug("libwebsockets", "text", last_lws_error, NULL);
+    char text[sizeof lws_error];
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
+    if (level == LLL_ERR && !*lws_error)
+        memcpy(lws_error, text, sizeof text);
+    log_debug("libwebsockets", "text", text, NULL);
 }
 
 /* Name of the peer: an address, or "unix". */
@@ -165,7 +168,7 @@ static void adopt(struct net *n, int fd)
                           .vh_prot_name = protocols[0].name};
     /* on failure the descriptor is closed and RAW_CLOSE was called */
     if (!lws_adopt_descriptor_vhost_via_info(&d))
-        log_debug("connection refused", "cause", last_lws_error, NULL);
+        log_debug("a connection could not be taken over", NULL);
 }
 
 static void pause_accept(struct net *n)
@@ -230,6 +233,7 @@ static int create_context(struct net *n, struct err *e)
         low.rlim_cur = FDS_TABLE;
         lowered = setrlimit(RLIMIT_NOFILE, &low) == 0;
     }
+    lws_error[0] = '\0';
     n->ctx = lws_create_context(&info);
     if (lowered && setrlimit(RLIMIT_NOFILE, &old) != 0)
         log_warn("cannot restore the descriptor limit", NULL);
@@ -237,7 +241,7 @@ static int create_context(struct net *n, struct err *e)
         return err_set(e, ERR_CONFIG,
                        "libwebsockets does not start (%s); is the package "
                        "libwebsockets-evlib-uv installed?",
-                       last_lws_error);
+                       lws_error);
     return 0;
 }
 
@@ -261,11 +265,11 @@ static int create_vhost(struct net *n, struct err *e)
             (long)(SSL_OP_NO_TLSv1 | SSL_OP_NO_TLSv1_1 | SSL_OP_NO_RENEGOTIATION);
         info.alpn = "http/1.1";
     }
-    last_lws_error[0] = '\0';
+    lws_error[0] = '\0';
     n->vhost = lws_create_vhost(n->ctx, &info);
     if (!n->vhost)
         return err_set(e, ERR_CONFIG, "TLS certificate %s with key %s cannot be used: %s",
-                       conf->tls_cert, conf->tls_key, last_lws_error);
+                       conf->tls_cert, conf->tls_key, lws_error);
     return 0;
 }
 

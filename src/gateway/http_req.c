@@ -51,8 +51,8 @@ struct http_req *req_new(struct conn *c, char *text, size_t len, int *ret_status
     if (!status) {
         r->method = (enum http_method)r->head.method;
         const char *connection = http_header(r, "connection");
-        r->keep_alive = r->head.minor >= 1 ? !http_has_token(connection, "close")
-                                           : http_has_token(connection, "keep-alive");
+        r->keep_alive = !http_has_token(connection, "close") &&
+                        (r->head.minor >= 1 || http_has_token(connection, "keep-alive"));
         int redirect;
         const char *inside = http_base_strip(r->path_text, c->s->conf.base_url, &redirect);
         r->path = inside;
