@@ -5,8 +5,9 @@
 
 #include "kernel/journal.h"
 
-#define FOLD_SEGMENT_MAX ((uint64_t)64 << 20) /* larger ones (a huge record) are left as they are \
-                                               */
+#define FOLD_SEGMENT_MAX                                                     \
+    ((uint64_t)64 << 20) /* larger ones (a huge record) are left as they are \
+                          */
 
 struct fold_record {
     struct jmsg *m; /* owned by the caller; replaced when its text was joined with earlier text */

@@ -63,9 +63,8 @@ static int teardown(void **state)
 static struct jmsg *make(enum jchan ch, const char *type, const char *id, const char *parent,
                          const char *content)
 {
-    autofree char *header =
-        xasprintf("{\"msg_id\":\"%s\",\"msg_type\":\"%s\"%s}", id, type,
-                  strncmp(id, "sub", 3) == 0 ? ",\"subshell_id\":\"s1\"" : "");
+    autofree char *header = xasprintf("{\"msg_id\":\"%s\",\"msg_type\":\"%s\"%s}", id, type,
+                                      strncmp(id, "sub", 3) == 0 ? ",\"subshell_id\":\"s1\"" : "");
     autofree char *up = *parent ? xasprintf("{\"msg_id\":\"%s\"}", parent) : xstrdup("{}");
     struct slice parts[4] = {
         {header, strlen(header)}, {up, strlen(up)}, {"{}", 2}, {content, strlen(content)}};
@@ -267,10 +266,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        T(test_one_at_a_time), T(test_order_of_others),   T(test_other_channels),
-        T(test_stop_on_error), T(test_go_on_after_error), T(test_started),
-        T(test_interrupt),     T(test_died),              T(test_limit_and_bad),
-        T(test_bad_content),
+        T(test_one_at_a_time),     T(test_order_of_others),
+        T(test_other_channels),    T(test_stop_on_error),
+        T(test_go_on_after_error), T(test_started),
+        T(test_interrupt),         T(test_died),
+        T(test_limit_and_bad),     T(test_bad_content),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
