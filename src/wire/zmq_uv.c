@@ -12,7 +12,7 @@
 #define FRAMES_MAX (JMSG_MAX_PARTS + 16)
 #define SOCKETS_MAX 16384 /* five per kernel; libzmq's default is 1023 */
 #define HANDSHAKE_MS 10000
-#define RECONNECT_MS 2 /* a kernel that is about to bind is found at once */
+#define RECONNECT_MS 2      /* a kernel that is about to bind is found at once */
 #define RECONNECT_MAX_MS 10 /* doubling further would miss the moment by its own length */
 #define SEND_HWM 1000
 
