@@ -102,15 +102,6 @@ static const char *stream_text(const json_t *content)
     return s && strlen(s) == json_string_length(text) ? s : NULL;
 }
 
-static int overlay_earlier(struct pass *p, size_t earlier, size_t later, const char *text,
-                           json_t *content)
-{
-    autojson json_t *old = NULL;
-    if (jmsg_json(p->records[earlier].m, JPART_CONTENT, &old, NULL) < 0)
-        return 0;
-    return overlay(json_get_str(old, "text", ""), &p->records[later], text, content);
-}
-
 static void fold_stream(struct pass *p, size_t i, const char *parent)
 {
     autojson json_t *content = NULL;
@@ -125,15 +116,17 @@ static void fold_stream(struct pass *p, size_t i, const char *parent)
     const char *name = json_get_str(content, "name", "");
     const json_t *last = json_object_get(p->progress, parent);
     int goes_on = !strchr(text, '\n');
+    autojson json_t *now = NULL; /* what record i says after that */
     if (last && strcmp(json_get_str(last, "name", ""), name) == 0) {
-        size_t earlier = (size_t)json_get_int(last, "i", 0);
         autojson json_t *copy = json_copy(content); /* `text` points into the original */
-        if (overlay_earlier(p, earlier, i, text, copy))
-            drop(p, earlier);
+        if (overlay(json_get_str(last, "text", ""), &p->records[i], text, copy))
+            drop(p, (size_t)json_get_int(last, "i", 0));
+        now = json_incref(json_object_get(copy, "text"));
     }
     if (goes_on)
         json_object_set_new(p->progress, parent,
-                            json_pack("{s:I, s:s}", "i", (json_int_t)i, "name", name));
+                            json_pack("{s:I, s:s, s:O}", "i", (json_int_t)i, "name", name, "text",
+                                      now ? now : json_object_get(content, "text")));
     else
         json_object_del(p->progress, parent);
 }
@@ -214,22 +207,25 @@ static void fold_display(struct pass *p, size_t i)
     json_object_set_new(p->displays, id, json_integer((json_int_t)i));
 }
 
+/* Messages of one request carry the same parent header byte for byte, so that its text serves as
+ * the request's name; decoding it would cost as much as all the rest. */
 static void fold_one(struct pass *p, size_t i)
 {
     struct jmsg *m = p->records[i].m;
-    const struct jhead *h;
-    if (m->channel != JCHAN_IOPUB || jmsg_head(m, &h, NULL) < 0)
+    autojson json_t *header = NULL;
+    if (m->channel != JCHAN_IOPUB || jmsg_json(m, JPART_HEADER, &header, NULL) < 0)
         return;
-    if (strcmp(h->msg_type, "stream") == 0) {
-        autofree char *parent = xstrdup(h->parent_id); /* m may be replaced */
+    const char *type = json_get_str(header, "msg_type", "");
+    autofree char *parent = xstrdup(m->parts[JPART_PARENT].data); /* m may be replaced */
+    if (strcmp(type, "stream") == 0) {
         fold_stream(p, i, parent);
         return;
     }
-    json_object_del(p->progress, h->parent_id); /* what follows is another output */
-    if (strcmp(h->msg_type, "comm_msg") == 0 || strcmp(h->msg_type, "comm_close") == 0 ||
-        strcmp(h->msg_type, "comm_open") == 0)
+    json_object_del(p->progress, parent); /* what follows is another output */
+    if (strcmp(type, "comm_msg") == 0 || strcmp(type, "comm_close") == 0 ||
+        strcmp(type, "comm_open") == 0)
         fold_comm(p, i);
-    else if (strcmp(h->msg_type, "update_display_data") == 0)
+    else if (strcmp(type, "update_display_data") == 0)
         fold_display(p, i);
 }
 
