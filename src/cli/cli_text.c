@@ -11,7 +11,8 @@
 
 static const char exit_codes[] =
     "0 done; 1 the work failed (a cell raised an error, a kernel died, a file could not be "
-    "written); 2 wrong use (option, name, notebook, configuration); 3 a service is not available "
+    "written, a kernel is unknown); 2 wrong use (option, notebook, kernelspec, configuration); 3 a "
+    "service is not available "
     "or too slow; 130 and 143 ended by SIGINT and SIGTERM.";
 
 static void pad(struct buf *b, size_t from, int column)
@@ -288,7 +289,7 @@ void cli_format_rows(struct buf *out, const json_t *rows, const struct cli_colum
 
 void cli_print_json(const json_t *v)
 {
-    autofree char *text = json_dumps(v, JSON_INDENT(2) | JSON_SORT_KEYS);
+    autofree char *text = json_dumps(v, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(12));
     printf("%s\n", text ? text : "null");
 }
 

@@ -87,6 +87,7 @@ int kern_connect(uv_loop_t *loop, const struct cli *c, int start, const struct s
     paths_find(&p, &c->conf);
     autofree char *shim = xasprintf("%s/reitos-shim", p.dir);
     struct shimc_conf sc = {.data = c->conf.data,
+                            .role = "cli",
                             .shim = shim,
                             .grace_s = (int)c->conf.grace,
                             .journal_limit_mib = (int)c->conf.journal_limit,
@@ -185,8 +186,8 @@ static void on_changed(void *arg, const char *kid, json_t *model)
     if (strcmp(kid, k->id) != 0 || strcmp(json_get_str(model, "state", ""), "dead") != 0)
         return;
     const char *reason = json_get_str(model, "reason", "");
-    autofree char *text = xasprintf("the kernel died: %s", *reason ? reason : "cause unknown");
-    end_with(k, ERR_KERNEL, text);
+    autofree char *text = xasprintf("the kernel died: %s", reason);
+    end_with(k, ERR_KERNEL, *reason ? text : "the kernel was stopped by someone else");
 }
 
 static void on_gone(void *arg, const char *kid)

@@ -54,11 +54,12 @@ static json_t *make_spec(const struct cli *c, const char *self, const char *kern
         json_array_append_new(argv, json_string("--data"));
         json_array_append_new(argv, json_string(c->conf.data));
     }
-    json_t *metadata = json_object_get(spec, "metadata");
+    json_t *theirs = json_object_get(spec, "metadata");
+    json_t *metadata = json_is_object(theirs) ? json_deep_copy(theirs) : json_object();
+    json_object_del(metadata, "supported_encryption"); /* the proxy's sockets are signed only */
     return json_pack("{s:o,s:s,s:s,s:s,s:o}", "argv", argv, "display_name", title, "language",
                      json_get_str(spec, "language", "python"), "interrupt_mode", "message",
-                     "metadata",
-                     json_is_object(metadata) ? json_deep_copy(metadata) : json_object());
+                     "metadata", metadata);
 }
 
 /* Logos make the kernel recognisable; a missing one is no failure. */

@@ -180,10 +180,15 @@ static void send_request(struct nbrun *r, const char *type, json_t *content)
     r->conf.send(r->conf.arg, r->request);
 }
 
+static int is_tolerated(const struct nbrun *r, const struct run_cell *c)
+{
+    return r->conf.allow_errors || nbprep_tagged(c->cell, "raises-exception");
+}
+
 static void start_cell(struct nbrun *r)
 {
     struct run_cell *c = &r->cells[r->at];
-    int tolerated = r->conf.allow_errors || nbprep_tagged(c->cell, "raises-exception");
+    int tolerated = is_tolerated(r, c);
     free(r->headline);
     r->headline = nb_source(c->cell);
     c->fold = nb_cell_new();
@@ -220,6 +225,20 @@ static const json_t *error_output(struct nb_cell *fold)
     return found;
 }
 
+/* The exit code that a failed cell asks for; 0: go on. No tolerance helps when the kernel died or
+ * did not take the cell. */
+static int judge_failure(const struct nbrun *r, const struct run_cell *c)
+{
+    const json_t *error = error_output(c->fold);
+    if (!error) {
+        progress_note(&r->progress, "The kernel did not run the cell.");
+        return 1;
+    }
+    progress_error(&r->progress, r->at + 1, error);
+    int died = !strcmp(json_get_str(error, "ename", ""), "KernelDied");
+    return died || !is_tolerated(r, c);
+}
+
 /* Reply and idle have both arrived. */
 static void cell_ended(struct nbrun *r)
 {
@@ -227,11 +246,8 @@ static void cell_ended(struct nbrun *r)
     struct err e = {0};
     r->deadline = loop_timer_stop(r->deadline);
     progress_cell(&r->progress, r->at + 1, sys.mono_us() - r->started_us, r->headline, 1);
-    int tolerated = r->conf.allow_errors || nbprep_tagged(c->cell, "raises-exception");
-    if (r->failed && !r->ending) {
-        progress_error(&r->progress, r->at + 1, error_output(c->fold));
-        r->ending = tolerated ? 0 : 1;
-    }
+    if (r->failed && !r->ending)
+        r->ending = judge_failure(r, c);
     int rc = nbrun_save(r, &e);
     if (rc < 0) {
         progress_note(&r->progress, e.msg);

@@ -78,6 +78,13 @@ static const char *last_lines(const char *text, int lines)
 
 void progress_error(const struct progress *p, size_t n, const json_t *output)
 {
+    const char *clear = p->terminal ? "\r\033[K" : "",
+               *name = json_get_str(output, "ename", "an error");
+    if (!strcmp(name, "KernelDied")) {
+        fprintf(stderr, "%sThe kernel died while it ran cell %zu: %s\n", clear, n,
+                json_get_str(output, "evalue", ""));
+        return;
+    }
     const json_t *traceback = json_object_get(output, "traceback"), *line;
     autobuf struct buf b = BUF_INIT(BUF_DEFAULT_MAX);
     size_t i;
@@ -89,7 +96,6 @@ void progress_error(const struct progress *p, size_t n, const json_t *output)
     if (!b.len)
         buf_add(&b, "%s: %s", json_get_str(output, "ename", "Error"),
                 json_get_str(output, "evalue", ""));
-    fprintf(stderr, "%sCell %zu raised %s:\n", p->terminal ? "\r\033[K" : "", n,
-            json_get_str(output, "ename", "an error"));
+    fprintf(stderr, "%sCell %zu raised %s:\n", clear, n, name);
     put_plain(last_lines(buf_str(&b), TRACEBACK_LINES));
 }

@@ -32,8 +32,9 @@ static int read_notebook(struct run *r, struct err *e)
     autobuf struct buf text = BUF_INIT(JSON_TEXT_MAX);
     struct err why = {0};
     int rc = fs_read_path(r->in, JSON_TEXT_MAX, &text, &why);
-    if (rc >= 0)
-        rc = json_parse(buf_str(&text), text.len, &r->notebook, &why);
+    if (rc < 0)
+        return err_set(e, ERR_INVALID, "%s", why.msg);
+    rc = json_parse(buf_str(&text), text.len, &r->notebook, &why);
     if (rc >= 0)
         rc = nb_check(r->notebook, &why);
     /* whatever is wrong with it, naming this notebook was wrong use */
@@ -165,9 +166,11 @@ static int start_kernel(struct run *r, const struct cli *c, struct err *e)
                            .env = env,
                            .needs_python = cli_given(c, "param")};
     int rc = kern_open(&r->loop, c, &kc, &ops, r, &r->kern, e);
-    if (rc == ERR_NOT_FOUND && spec == NULL)
-        return err_wrap(e, "kernel of the notebook (another one: --kernel NAME)");
-    return rc;
+    if (rc != ERR_NOT_FOUND)
+        return rc;
+    autofree char *why = xstrdup(e->msg);
+    return err_set(e, ERR_INVALID, "%s%s", why,
+                   spec ? "" : "; the notebook asks for it, choose another with --kernel NAME");
 }
 
 static int run_notebook(struct run *r, const struct cli *c, struct err *e)
