@@ -19,7 +19,6 @@ Words of --preload that begin with "-X" are options of the interpreter, not modu
 Syntax of Python 3.8.
 """
 
-import gc
 import importlib.util
 import json
 import os
@@ -51,13 +50,13 @@ THREADS = {"openblas": ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THR
            "omp": ("OMP_NUM_THREADS",)}
 THREAD_VARIABLES = {name for names in THREADS.values() for name in names}
 
-# What a kernel imports between `import ipykernel.kernelapp` and its first cell, in some version.
+# Imported ahead as well, and visible only once a kernel imports them: at its start, or on the first
+# use of a function. Which of these a version has, and when it imports them, differs.
 KERNEL_MODULES = (
-    "ipykernel.kernelapp", "ipykernel.debugger", "ipykernel.datapub", "ipykernel.serialize",
-    "sqlite3", "faulthandler", "runpy", "pdb", "bdb", "cmd", "cProfile", "pstats", "timeit",
-    "tornado.platform.asyncio", "IPython.core.completerlib", "IPython.core.debugger",
-    "IPython.core.debugger_backport", "IPython.core.logger", "IPython.core.oinspect",
-    "IPython.extensions.storemagic", "IPython.utils.wildcard")
+    "ipykernel.debugger", "sqlite3", "faulthandler", "bdb", "cmd", "pdb", "timeit",
+    "pstats", "cProfile", "tornado.platform.asyncio", "IPython.core.completerlib",
+    "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect",
+    "IPython.extensions.storemagic", "IPython.utils.wildcard", "executing", "stack_data", "jedi")
 
 
 class Refused(Exception):
@@ -113,8 +112,8 @@ def differing(a, b):
 class NativeThreads:
     """Thread count of one loaded BLAS or OpenMP library."""
 
-    def __init__(self, kind, getter, setter, openmp):
-        self.kind, self.getter, self.setter = kind, getter, setter
+    def __init__(self, kind, getter, setter, openmp, stop):
+        self.kind, self.getter, self.setter, self.stop = kind, getter, setter, stop
         self.names = THREADS["omp"] if openmp else THREADS[kind]
         self.loaded = self.getter()
         self.basis = self.state()
@@ -132,6 +131,8 @@ class NativeThreads:
             wanted = min(wanted, cpus) if self.kind == "openblas" else wanted
         if self.kind == "openblas" or wanted != self.getter():
             self.setter(wanted)
+            if wanted == 1 and self.stop:
+                self.stop()  # the threads of the former count, which setting it has started
 
 
 def leading_int(text):
@@ -162,7 +163,8 @@ def native_threads(path):
     for get, put, parallel in pairs:
         if hasattr(lib, get) and hasattr(lib, put):
             openmp = bool(parallel) and hasattr(lib, parallel) and getattr(lib, parallel)() == 2
-            return NativeThreads(kind, getattr(lib, get), getattr(lib, put), openmp)
+            stop = getattr(lib, "blas_thread_shutdown_", None)
+            return NativeThreads(kind, getattr(lib, get), getattr(lib, put), openmp, stop)
     return None
 
 
@@ -183,6 +185,7 @@ class Group:
         self.names = set()
         self.filters = []
         self.natives = []
+        self.environ = {}
 
 
 class StashLoader:
@@ -223,7 +226,7 @@ class Stash:
     def load(self, name):
         """Imports `name`. Its group includes those of earlier ones that it imports."""
         modules, filters = set(sys.modules), list(warnings.filters)
-        libraries = native_libraries()
+        libraries, environ = native_libraries(), dict(os.environ)
         self.touched = set()
         __import__(name)
         group = self.groups[name] = Group()
@@ -232,12 +235,16 @@ class Stash:
         group.names |= set(sys.modules) - modules
         group.filters = [f for f in warnings.filters if f not in filters] + group.filters
         group.natives += filter(None, map(native_threads, native_libraries() - libraries))
+        group.environ.update((k, v) for k, v in os.environ.items() if k not in environ)
+        for variable in group.environ:
+            os.environ.pop(variable, None)
 
     @staticmethod
     def merge(group, other):
         group.names |= other.names
         group.filters += other.filters
         group.natives += other.natives
+        group.environ.update(other.environ)
 
     def hide(self, names, filters):
         """Takes modules out of sys.modules and out of the packages that stay."""
@@ -279,8 +286,8 @@ class Stash:
 
     def restore(self, name):
         top = name.partition(".")[0]
-        self.touched.add(top)
-        group = self.groups.get(top)
+        self.touched |= {name, top}
+        group = self.groups.get(name) or self.groups.get(top)
         names = group.names if group else {n for n in self.hidden if n.partition(".")[0] == top}
         names = sorted(names & self.hidden.keys())
         self.check_files(names)
@@ -294,6 +301,8 @@ class Stash:
             del self.hidden[n]
         if group:
             set_filters(group.filters + [f for f in warnings.filters if f not in group.filters])
+            for variable, value in group.environ.items():
+                os.environ.setdefault(variable, value)
             self.apply_environment(group)
 
     def check_files(self, names):
@@ -395,18 +404,20 @@ class Zygote:
 
     def prepare(self):
         """Imports everything. Ends in exec where a module of the preload list starts threads."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for name in KERNEL_MODULES:
-            try:
-                __import__(name)
-            except ImportError:
-                if name == "ipykernel.kernelapp":
-                    raise
+        import ipykernel.kernelapp
+        import runpy  # noqa: F401 - as `python -m` does
+
         if settle() != 1:
             raise RuntimeError("importing ipykernel starts threads")
         modules, filters = set(sys.modules), list(warnings.filters)
-        self.load_preload()
+        sys.meta_path.insert(0, self.stash)
+        for name in KERNEL_MODULES:
+            self.load(name)
+        for name in list(self.preload):
+            if not self.load(name):
+                self.preload.remove(name)
         import ctypes
+        import gc
 
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.stash.hide(sorted(set(sys.modules) - modules), filters)
@@ -414,26 +425,26 @@ class Zygote:
         os.set_inheritable(FD, False)
         gc.collect()
         gc.freeze()  # the collector would write to every object, and so copy every page
+        return ipykernel.__version__
 
-    def load_preload(self):
-        sys.meta_path.insert(0, self.stash)
-        for name in list(self.preload):
-            modules, filters = set(sys.modules), list(warnings.filters)
-            try:
-                self.stash.load(name)
-            except Exception as e:
-                if not (isinstance(e, ImportError) and e.name == name):
-                    self.again_without(name, traceback.format_exc())
-                self.preload.remove(name)
-                continue
-            if settle() != 1:
-                self.again_without(name, "its import starts threads")
-            self.stash.hide(sorted(set(sys.modules) - modules), filters)
+    def load(self, name):
+        """Imports and hides a module; false when this environment does not have it."""
+        modules, filters = set(sys.modules), list(warnings.filters)
+        try:
+            self.stash.load(name)
+        except Exception as e:
+            if name in self.preload and not (isinstance(e, ImportError) and e.name == name):
+                self.again_without(name, traceback.format_exc())
+            return False
+        if settle() != 1:
+            self.again_without(name, "its import starts threads")
+        self.stash.hide(sorted(set(sys.modules) - modules), filters)
+        return True
 
     def again_without(self, name, reason):
         print("zygote: %s is not preloaded: %s" % (name, reason), file=sys.stderr, flush=True)
         words = [n for n in self.preload if n != name]
-        restart(words, self.options)
+        restart(words, self.options, self.environ)
 
     def serve(self):
         """Answers requests. Returns, with its request, in a process that is to be a kernel."""
@@ -443,19 +454,28 @@ class Zygote:
                 os._exit(0)
             request = {}
             try:
-                request = json.loads(packet)
+                request = self.parse(packet)
                 self.check(request)
                 pid = self.fork(request)
             except Refused as e:
                 self.send(op="refused", id=request.get("id"), message=str(e), discard=e.discard)
                 continue
-            except Exception as e:
-                self.send(op="refused", id=dict(request).get("id"), discard=False,
-                          message="%s: %s" % (type(e).__name__, e))
+            except OSError as e:
+                self.send(op="refused", id=request.get("id"), message=str(e), discard=False)
                 continue
             if pid is None:
                 return request
             self.send(op="forked", id=request["id"], pid=pid)
+
+    @staticmethod
+    def parse(packet):
+        try:
+            request = json.loads(packet)
+        except ValueError as e:
+            raise Refused("malformed request: %s" % e, False)
+        if not isinstance(request, dict):
+            raise Refused("malformed request", False)
+        return request
 
     def check(self, request):
         if request.get("op") != "fork":
@@ -618,6 +638,8 @@ def move_shell(shell):
 
 def start_plainly(options, go):
     """Same process, same connection file, new interpreter."""
+    # Where ipykernel has put pipes of its own.
+    redirect(go["stderr"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, (1, 2))
     os.chdir(go["cwd"])
     os.execve(sys.executable, [sys.executable] + options + ["-m", "ipykernel_launcher"] +
               sys.argv[1:], go["env"])
@@ -626,16 +648,25 @@ def start_plainly(options, go):
 # ---- start ----
 
 
-def restart(preload, options):
+def restart(preload, options, env):
     script = os.path.abspath(__file__)
-    os.execv(sys.executable, [sys.executable] + options +
-             [script, "--options", ",".join(options), "--preload", ",".join(preload)])
+    os.execve(sys.executable, [sys.executable] + options +
+              [script, "--options", ",".join(options), "--preload", ",".join(preload)], env)
 
 
 def words(flag):
     args = sys.argv[1:]
     text = args[args.index(flag) + 1] if flag in args[:-1] else ""
     return [w for w in text.split(",") if w]
+
+
+def close_inherited():
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > FD:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed them
 
 
 def leave_script_folder():
@@ -649,14 +680,14 @@ def main():
     options, preload = words("--options"), words("--preload")
     wanted = [w for w in preload if w.startswith("-X")]
     if wanted and not options:
-        restart([w for w in preload if not w.startswith("-X")], wanted)
+        restart([w for w in preload if not w.startswith("-X")], wanted, os.environ)
+    close_inherited()
     leave_script_folder()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     zygote = Zygote(preload, options)
     try:
-        zygote.prepare()
-        import ipykernel
-
-        zygote.send(op="ready", python=sys.version.split()[0], ipykernel=ipykernel.__version__,
+        version = zygote.prepare()
+        zygote.send(op="ready", python=sys.version.split()[0], ipykernel=version,
                     preloaded=zygote.preload, threads=thread_count())
     except Exception:
         zygote.send(op="failed", message=traceback.format_exc(limit=-3))
