@@ -302,7 +302,8 @@ static void patch_model(struct gw *gw, struct http_req *r, char *owned)
 {
     autofree char *from = owned;
     size_t len;
-    if (http_body_fd(r, NULL) < 0 && (http_body(r, &len), len == 0)) {
+    uint64_t spooled;
+    if (http_body_fd(r, &spooled) < 0 && (http_body(r, &len), len == 0)) {
         reply_bad(r, ERR_INVALID, "JSON body missing");
         return;
     }
