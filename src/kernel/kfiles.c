@@ -67,8 +67,15 @@ static int put(const char *path, const json_t *v, struct err *e)
     return rename(temp, path) < 0 ? err_errno(e, errno, "%s", path) : 0;
 }
 
+char *kfiles_spare_connection(const char *ip)
+{
+    return xasprintf("%s.json", ip);
+}
+
 void kfiles_remove_sockets(const char *ip)
 {
+    autofree char *connection = kfiles_spare_connection(ip);
+    IGNORE_RESULT(unlink(connection)); /* of kernels that were spares */
     for (int i = 1; i <= 5; i++) {
         autofree char *path = xasprintf("%s-%d", ip, i);
         IGNORE_RESULT(unlink(path)); /* often absent */

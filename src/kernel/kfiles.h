@@ -26,7 +26,9 @@ int kfiles_connection(const struct kfiles *f, const char *kernel_name, struct er
 /* connection.json of any connection, for a kernel made ahead. */
 int kfiles_write_connection(const char *path, const char *ip, const char *key, const char *name,
                             struct err *e) WARN_UNUSED;
-void kfiles_remove_sockets(const char *ip);
+/* Where the connection file of a spare is, which it reads again if it has to begin anew. Heap. */
+char *kfiles_spare_connection(const char *ip);
+void kfiles_remove_sockets(const char *ip); /* and the spare's connection file */
 int kfiles_save(const struct kfiles *f, const json_t *record, struct err *e) WARN_UNUSED;
 int kfiles_load(const char *dir, json_t **ret, struct err *e) WARN_UNUSED;
 /* The last lines (at most 20, 4 KiB) of the log as text; "" when there are none. Heap. */

@@ -24,6 +24,7 @@ struct spare {
     pid_t pid; /* 0: not forked yet */
     struct kconn *conn;
     int dropped; /* while its fork was under way */
+    int given;   /* sockets and connection file go with the kernel */
 };
 
 static void spare_free(struct spare *s)
@@ -32,8 +33,9 @@ static void spare_free(struct spare *s)
     kconn_close(s->conn);
     /* Some of these were never made, or belong to a kernel now. */
     IGNORE_RESULT(unlink(s->go));
-    IGNORE_RESULT(unlink(s->connection));
     IGNORE_RESULT(unlink(s->log));
+    if (!s->given)
+        kfiles_remove_sockets(s->ip);
     free(s->ip);
     free(s->connection);
     free(s->log);
@@ -49,7 +51,6 @@ static void spare_exited(void *arg, pid_t pid, int status, int oom)
     log_warn("spare kernel ended", "reason", kproc_cause(status, oom, cause), NULL);
     s->z->spare_failures++;
     struct zygotes *zs = s->z->all;
-    kfiles_remove_sockets(s->ip);
     spare_free(s);
     zygotes_busy(zs);
 }
@@ -89,7 +90,7 @@ static int spare_make(struct zygote *z, struct err *e)
     list_init(&s->link);
     s->z = z;
     s->ip = xasprintf("%s/run/k/%s", data, id);
-    s->connection = xasprintf("%s.json", s->ip);
+    s->connection = kfiles_spare_connection(s->ip);
     s->log = xasprintf("%s.log", s->ip);
     s->go = xasprintf("%s.go", s->ip);
     sys_random_hex(s->key, 32);
@@ -148,7 +149,6 @@ void spares_drop(struct zygote *z)
         }
         kproc_unwatch(s->pid);
         kproc_signal(s->pid, SIGKILL);
-        kfiles_remove_sockets(s->ip);
         spare_free(s);
     }
 }
@@ -167,8 +167,10 @@ static int send_go(const struct spare *s, const struct zfork *f)
     autofd int fd = open(s->go, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -1;
-    autojson json_t *m = json_pack("{s:s, s:O, s:s}", "cwd", f->cwd, "env", f->env,
-                                   "connection_file", f->connection);
+    if (rename(s->log, f->log) < 0) /* the process goes on writing to the same file */
+        log_warn("log of a spare kernel not kept", "path", f->log, NULL);
+    autojson json_t *m = json_pack("{s:s, s:O, s:s, s:s}", "cwd", f->cwd, "env", f->env,
+                                   "connection_file", f->connection, "stderr", f->log);
     if (!m)
         return -1;
     autofree char *text = json_text(m);
@@ -178,17 +180,15 @@ static int send_go(const struct spare *s, const struct zfork *f)
     return write(fd, line, len) == (ssize_t)len ? 0 : -1;
 }
 
-static int give(struct spare *s, const struct zfork *f, struct spare_taken *ret)
+static void give(struct spare *s, struct spare_taken *ret)
 {
-    if (rename(s->log, f->log) < 0) /* the process goes on writing to the same file */
-        log_warn("log of a spare kernel not kept", "path", f->log, NULL);
     kproc_unwatch(s->pid);
     ret->pid = s->pid;
     ret->conn = STEAL(s->conn);
     ret->ip = xstrdup(s->ip);
     memcpy(ret->key, s->key, sizeof ret->key);
+    s->given = 1;
     spare_free(s);
-    return 1;
 }
 
 int zygotes_take(struct zygotes *zs, const json_t *which, const struct zfork *f,
@@ -200,10 +200,11 @@ int zygotes_take(struct zygotes *zs, const json_t *which, const struct zfork *f,
     list_foreach(it, &z->spares)
     {
         struct spare *s = container_of(it, struct spare, link);
-        if (s->conn && send_go(s, f) == 0) {
-            z->spare_failures = 0;
-            return give(s, f, ret);
-        }
+        if (!s->conn || send_go(s, f) < 0)
+            continue;
+        z->spare_failures = 0;
+        give(s, ret);
+        return 1;
     }
     return 0;
 }

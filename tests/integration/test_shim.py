@@ -40,8 +40,12 @@ def make_shim():
     for shim, folder in made:
         shim.stop()
         left = processes_of(folder)
+        log = (shim.data / "shim.log").read_text()
         shutil.rmtree(folder)
         assert not left, f"left running: {left}"
+        assert shim.process.returncode in (0, -signal.SIGKILL), log
+        assert "Sanitizer" not in log and "runtime error" not in log, log
+        assert "should not happen" not in log, log
 
 
 @pytest.fixture
@@ -642,3 +646,111 @@ def test_many_kernels_leave_nothing(shim):
         shim.client.call("stop", k=one.id)
     eventually(lambda: fds() <= before + 2)
     assert shim.client.call("stats")["kernels"] == 0
+
+
+# ---- zygotes and spares ----
+
+ZYGOTE = {"python": str(PYTHON), "preload": ["numpy"]}
+
+
+def prepared(shim, spares, **env):
+    shim.client.call("prepare", zygote=ZYGOTE, spares=spares, env=env)
+
+    def ready():
+        s = shim.client.call("stats")
+        return s["zygotes"] == 1 and s["spares"] >= spares
+    eventually(ready, 30)
+    if spares:
+        time.sleep(0.5)  # until it waits for its line
+
+
+def test_fork_from_a_zygote(shim):
+    prepared(shim, 0)
+    k = shim.start(PYTHON, zygote=ZYGOTE, env={"X": "1"}, cwd="/tmp")
+    assert k.started["via"] == "zygote"
+    reply, text = k.run("import os; print(os.environ['X'], os.getcwd(), os.getppid(), "
+                        "os.getsid(0) == os.getpid())")
+    assert text == f"1 /tmp {shim.pid} True\n"
+    msg_id = k.execute("import os; os.kill(os.getpid(), 9)")
+    assert k.reply(msg_id).content["evalue"] == "killed by signal 9 (SIGKILL)"
+    assert k.run("print(1)")[1] == "1\n"
+    shim.client.call("stop", k=k.id)
+
+
+def test_spares(shim):
+    prepared(shim, 1)
+    kernels = []
+    for i in range(3):
+        t = time.monotonic()
+        k = shim.start(PYTHON, zygote=ZYGOTE, env={"N": str(i)}, cwd="/tmp")
+        kernels.append((k, time.monotonic() - t))
+        assert k.started["via"] == "spare"
+        text = k.run(f"import os; print(os.environ['N'], os.getcwd()); x = {i}; "
+                     "os.write(2, b'to the log')")[1]
+        assert text == f"{i} /tmp\n"
+        c = json.loads((k.dir / "connection.json").read_text())
+        assert Path(c["ip"] + "-1").exists()
+        eventually(lambda: shim.client.call("stats")["spares"] == 1)
+        time.sleep(0.5)
+    for i, (k, _) in enumerate(kernels):
+        assert k.run("print(x)")[1] == f"{i}\n"
+    assert min(t for _, t in kernels) < 0.1
+    first = kernels[0][0]
+    assert shim.client.call("restart", k=first.id, wait_s=20)["via"] == "zygote"
+    assert first.run("import os; print(os.environ['N'])")[1] == "0\n"
+    first.execute("os._exit(1)")
+    first.wait(lambda k: [m for m in k.messages if m.type == "error"])
+    assert first.run("print(2)")[1] == "2\n"
+
+
+def test_spare_with_an_environment_that_it_cannot_take(shim):
+    prepared(shim, 1)
+    k = shim.start(PYTHON, zygote=ZYGOTE, env={"PYTHONPATH": "/elsewhere", "LD_PRELOAD": ""})
+    assert "/elsewhere" in k.run("import sys; print(sys.path)")[1]
+
+
+def test_spare_that_dies_is_replaced(shim):
+    prepared(shim, 1)
+    pids = [p for p, cmd in processes_of(str(shim.data)) if b"zygote.py" in cmd]
+    spare = [p for p in pids if os.getsid(p) == p and
+             int(Path(f"/proc/{p}/stat").read_text().rsplit(")", 1)[1].split()[1]) == shim.pid]
+    zygote = min(spare)  # started first
+    for p in spare:
+        if p != zygote:
+            os.kill(p, 9)
+    eventually(lambda: shim.client.call("stats")["spares"] == 1)
+    time.sleep(0.5)
+    assert shim.start(PYTHON, zygote=ZYGOTE).started["via"] == "spare"
+
+
+def test_zygote_that_is_killed(shim):
+    prepared(shim, 0)
+    k = shim.start(PYTHON, zygote=ZYGOTE)
+    zygote = next(p for p, cmd in processes_of(str(shim.data))
+                  if b"zygote.py" in cmd and p != k.started["pid"])
+    os.kill(zygote, 9)
+    assert k.run("print(1)")[1] == "1\n"  # kernels do not depend on it
+    eventually(lambda: shim.client.call("stats")["zygotes"] == 0)
+    assert shim.start(PYTHON, zygote=ZYGOTE).started["via"] == "spawn"
+
+
+def test_zygote_of_a_python_without_ipykernel(shim):
+    which = {"python": "/usr/bin/python3", "preload": []}
+    shim.client.call("prepare", zygote=which, spares=1, env={"PYTHONNOUSERSITE": "1",
+                                                             "PYTHONPATH": "/nonexistent"})
+    with pytest.raises(ShimError, match="(?s)KERNEL.*ipykernel"):
+        shim.start(PYTHON, zygote=which, argv=["/usr/bin/python3", "-I", "-S", "-m",
+                                               "ipykernel_launcher", "-f", "{connection_file}"])
+    with pytest.raises(ShimError, match="INVALID"):
+        shim.client.call("prepare", zygote={}, spares=1)
+
+
+def test_kernels_die_with_the_shim_however_they_were_started(make_shim):
+    shim = make_shim()
+    prepared(shim, 1)
+    shim.start(PYTHON, zygote=ZYGOTE)
+    shim.start(PYTHON, zygote=ZYGOTE)
+    shim.start(PYTHON)
+    shim.process.kill()
+    shim.process.wait()
+    eventually(lambda: not processes_of(str(shim.data)), 3)
