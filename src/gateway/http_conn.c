@@ -17,7 +17,7 @@ struct conn *conn_open(struct http_server *s, struct lws *wsi, const char *peer,
     snprintf(c->peer, sizeof c->peer, "%s", peer);
     buf_init(&c->in, HTTP_HEAD_MAX + PIPELINE_MAX + 2 * IO_CHUNK);
     list_init(&c->out);
-    c->last_io = sys.mono_us();
+    c->last_io = c->last_heard = sys.mono_us();
     c->deadline = c->last_io + T_HEAD;
     list_append(&s->conns, &c->link);
     s->nconns++;
@@ -225,7 +225,7 @@ int conn_writable(struct conn *c)
     if (c->flight) {
         /* what was left over is out; give reading a turn before the next write */
         c->flight = 0;
-        c->last_io = sys.mono_us();
+        c->last_io = c->last_heard = sys.mono_us();
         if (!list_empty(&c->out)) {
             update_reading(c);
             net_want_write(c);
@@ -443,7 +443,7 @@ static int process(struct conn *c)
 
 int conn_rx(struct conn *c, char *data, size_t len)
 {
-    c->last_io = sys.mono_us();
+    c->last_io = c->last_heard = sys.mono_us();
     if (c->state == CONN_LINGER || c->doomed)
         return 0;
     if (c->state == CONN_WS)

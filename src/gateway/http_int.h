@@ -85,6 +85,7 @@ struct conn {
     struct list out;
     uint64_t out_bytes;
     int64_t deadline, last_io;
+    int64_t last_heard; /* of the peer: it sent something, or took what it had refused before */
     struct http_req *req;
     struct ws *ws;
     char peer[56];

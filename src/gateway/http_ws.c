@@ -429,7 +429,7 @@ void ws_tick(struct ws *w, int64_t now)
 {
     struct conn *c = w->c;
     int64_t patience = list_empty(&c->out) ? T_WS_CLOSE : T_HEAD;
-    if (now - c->last_io > T_WS_SILENT || (w->close_at && now - w->close_at > patience)) {
+    if (now - c->last_heard > T_WS_SILENT || (w->close_at && now - w->close_at > patience)) {
         conn_doom(c);
     } else if (now >= w->ping_at && !w->close_at) {
         w->ping_at = now + T_WS_PING;

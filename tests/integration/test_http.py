@@ -424,22 +424,97 @@ def test_idle_connections_are_small(fresh):
     assert per < (60 if "asan" in ECHO else 10), per
 
 
-def test_slow_head_is_dropped_others_go_on(fresh):
+# ---- deadlines: "leap" puts the server's clock forward ----
+
+
+def ends(s, seconds=2.5):
+    """Does the server close this connection soon?"""
+    s.settimeout(seconds)
+    try:
+        while s.recv(65536):
+            pass
+        return True
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_slow_head_is_dropped(fresh):
     e = fresh()
-    with e.raw(b"GET /small HTTP/1.1\r\nHost:") as slow:
-        slow.settimeout(45)
-        begun = time.monotonic()
-        while time.monotonic() - begun < 40:
-            try:
-                slow.sendall(b"x")
-                slow.settimeout(1)
-                if not slow.recv(100):
-                    break
-            except TimeoutError:
-                assert e.get("small").status_code == 200
-            except OSError:
-                break
-        assert 25 < time.monotonic() - begun < 36
+    with e.raw(b"GET /small HTTP/1.1\r\nHost:") as slow, e.raw() as silent:
+        time.sleep(0.1)
+        e.get("leap?s=28")
+        slow.sendall(b"x")  # a byte now and then does not help
+        assert not ends(slow, 1.2) and not ends(silent, 0.1)
+        e.get("leap?s=2")
+        assert ends(slow) and ends(silent)
+    assert e.get("small").status_code == 200
+
+
+def test_idle_connection_is_closed(fresh):
+    e = fresh()
+    with e.raw(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n") as s:
+        assert s.recv(4096).startswith(b"HTTP/1.1 200 ")
+        e.get("leap?s=73")
+        assert not ends(s, 1.2)
+        e.get("leap?s=2")
+        assert ends(s)
+
+
+def test_stalled_body(fresh):
+    e = fresh()
+    with e.raw(b"PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc") as s:
+        time.sleep(0.1)
+        e.get("leap?s=61")
+        assert read_all(s).startswith(b"HTTP/1.1 408 ")
+
+
+def test_unanswered_request_gets_503(fresh):
+    e = fresh()
+    with e.raw(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n") as s:
+        with e.raw(b"GET /delay?ms=4000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") as d:
+            time.sleep(0.1)
+            e.get("leap?s=118")
+            s.settimeout(1.2)
+            with pytest.raises(TimeoutError):
+                s.recv(10)
+            e.get("leap?s=2")
+            s.settimeout(3)
+            assert s.recv(4096).startswith(b"HTTP/1.1 503 ")
+            assert read_all(d).startswith(b"HTTP/1.1 503 ")
+            assert e.stats()["gone"] == 2
+            s.sendall(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n")  # the connection lives
+            assert s.recv(4096).startswith(b"HTTP/1.1 200 ")
+            time.sleep(4)  # the late answer finds nobody
+    assert e.get("small").status_code == 200
+
+
+def test_reader_that_stopped_is_dropped(fresh):
+    e = fresh()
+    with e.raw(b"GET /stream?n=100000&size=65536 HTTP/1.1\r\nHost: a\r\n\r\n"):
+        time.sleep(0.3)
+        e.get("leap?s=119")
+        time.sleep(1.2)
+        assert e.stats()["gone"] == 0
+        e.get("leap?s=2")
+        e.until("gone", 1)
+
+
+def test_ws_is_pinged_and_dropped_when_silent(fresh):
+    e = fresh()
+    w, mute = RawWs(e), RawWs(e)
+    for _ in range(4):
+        e.get("leap?s=31")
+        w.s.settimeout(3)
+        assert w.read() == (9, b"")
+        w.s.sendall(frame(10, b""))
+    e.until("ws_closed", 1)
+    assert ends(mute.s)
+    w.s.sendall(frame(1, b"alive"))
+    assert w.read() == (1, b"alive")
+    w.close()
+    mute.close()
 
 
 def test_client_gone_while_held(echo):

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/sys.h"
 #include "gateway/http.h"
 
 static struct {
@@ -21,7 +22,15 @@ static struct {
     struct http_server *server;
     const char *file;
     int gone, done, ws_open, ws_closed, last_status;
+    int64_t leap_us;
+    int64_t (*mono_us)(void);
 } t;
+
+/* The clock of deadlines, which "leap" puts forward. */
+static int64_t leaping_clock(void)
+{
+    return t.mono_us() + t.leap_us;
+}
 
 static long number(const struct http_req *r, const char *key, long def)
 {
@@ -226,7 +235,10 @@ static void handle(void *arg, struct http_req *r)
         http_reply(r, 200, "application/json", "{\"a\": 1, \"b\": [true, null]}", 27);
     else if (strcmp(path, "empty") == 0)
         http_reply_json(r, (int)number(r, "status", 204), NULL);
-    else if (strcmp(path, "redirect") == 0)
+    else if (strcmp(path, "leap") == 0) {
+        t.leap_us += number(r, "s", 0) * 1000000;
+        http_reply(r, 200, NULL, NULL, 0);
+    } else if (strcmp(path, "redirect") == 0)
         http_redirect(r, "/elsewhere");
     else if (strncmp(path, "echo", 4) == 0)
         echo(r);
@@ -351,6 +363,8 @@ int main(int argc, char **argv)
         return 2;
     log_setup(LOG_INFO, 0, "http_echo");
     json_setup();
+    t.mono_us = sys.mono_us;
+    sys.mono_us = leaping_clock;
     t.file = argv[3];
     uv_loop_init(&t.loop);
     struct http_conf conf = {.listen = argv[1],
