@@ -24,7 +24,7 @@ static inline void autofree_fn(void *p)
     free(*(void **)p);
 }
 static inline void autofd_fn(int *fd);
-#define autofree __attribute__((cleanup(autofree_fn)))
+#define autofree __attribute__((cleanup(autofree_fn), unused))
 #define autofd __attribute__((cleanup(autofd_fn)))
 #define STEAL(p)                    \
     __extension__({                 \

@@ -63,7 +63,7 @@ int buf_puts(struct buf *b, const char *s)
     return buf_append(b, s, strlen(s));
 }
 
-static int vprint(struct buf *b, const char *fmt, va_list ap)
+PRINTF_LIKE(2, 0) static int vprint(struct buf *b, const char *fmt, va_list ap)
 {
     va_list again;
     va_copy(again, ap);

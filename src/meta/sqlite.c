@@ -37,8 +37,8 @@ enum stmt { ST_GET, ST_LIST, ST_PUT, ST_DELETE, ST_NEXT, ST_BEGIN, ST_COMMIT, ST
 static const char *const sql[ST_N] = {
     [ST_GET] = "SELECT key, value, revision FROM kv WHERE key = ?1",
     [ST_LIST] = "SELECT key, value, revision FROM kv WHERE key >= ?1 AND key < ?2 ORDER BY key",
-    [ST_PUT] = "INSERT INTO kv(key, value, revision) VALUES(?1, ?2, ?3) "
-               "ON CONFLICT(key) DO UPDATE SET value = ?2, revision = ?3",
+    [ST_PUT] = ("INSERT INTO kv(key, value, revision) VALUES(?1, ?2, ?3) "
+                "ON CONFLICT(key) DO UPDATE SET value = ?2, revision = ?3"),
     [ST_DELETE] = "DELETE FROM kv WHERE key = ?1",
     [ST_NEXT] = "UPDATE counter SET n = n + 1 RETURNING n",
     [ST_BEGIN] = "BEGIN IMMEDIATE",
