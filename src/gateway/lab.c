@@ -249,6 +249,13 @@ static void get_notebook(struct gw *gw, struct http_req *r, const char *const *p
     http_redirect(r, to.data);
 }
 
+/* JupyterLab asks for language servers; there are none. */
+static void get_lsp(struct gw *gw, struct http_req *r, const char *const *p)
+{
+    (void)gw, (void)p;
+    http_reply_json(r, 200, json_pack("{s:i,s:{},s:{}}", "version", 2, "sessions", "specs"));
+}
+
 /* --- files --- */
 
 static void get_static(struct gw *gw, struct http_req *r, const char *const *p)
@@ -301,6 +308,7 @@ const struct route lab_routes[] = {
     {METHOD(GET), "lab/api/translations/*", lab_translations, NULL, QUIET},
     {METHOD(GET), "lab/api/listings/*", lab_listings, NULL, QUIET},
     {METHOD(GET), "lab/api/licenses/*", lab_licenses, NULL, QUIET},
+    {METHOD(GET), "lsp/status", get_lsp, NULL, QUIET},
     {METHOD(GET), "static/lab/*", get_static, NULL, ROUTE_PUBLIC | QUIET},
     {METHOD(GET), "static/favicons/{}", lab_favicon, NULL, ROUTE_PUBLIC | QUIET},
     {METHOD(GET), "favicon.ico", lab_favicon, NULL, ROUTE_PUBLIC | QUIET},
