@@ -66,13 +66,14 @@ json_t *kernel_model(const struct kernel *k)
     if (running && jmsg_head(running, &h, NULL) < 0)
         h = NULL;
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:i, s:O}", "id", k->id,
-        "name", json_get_str(k->spec, "name", ""), "state", shown_state(k), "reason",
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:i, s:O}", "id",
+        k->id, "name", json_get_str(k->spec, "name", ""), "state", shown_state(k), "reason",
         k->reason ? k->reason : "", "via", k->via, "pid", (int)k->pid, "started", started,
         "last_activity", active, "head", (json_int_t)journal_head(k->journal), "acked",
         (json_int_t)journal_acked(k->journal), "waiting", (json_int_t)execq_waiting(k->queue),
-        "running", h ? h->msg_id : "", "execution_count", (json_int_t)k->execution_count,
-        "missed_beats", k->missed_beats, "annotation", k->annotation);
+        "running", h ? h->msg_id : "", "running_seq", (json_int_t)(running ? running->seq : 0),
+        "execution_count", (json_int_t)k->execution_count, "missed_beats", k->missed_beats,
+        "annotation", k->annotation);
 }
 
 /* What a shim needs to show the kernel after this one has ended. */

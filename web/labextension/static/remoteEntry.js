@@ -76,6 +76,7 @@
       this.services = services;
       this.feeds = new Map(); // msg_id -> CellFeed
       this.waiting = new Map(); // msg_id -> messages, until the cell is known
+      this.ignored = new Set(); // requests that are no cell of this notebook, or have ended
       panel.sessionContext.iopubMessage.connect((_, msg) => this.onMessage(msg));
       panel.disposed.connect(() => this.waiting.clear());
     }
@@ -93,6 +94,9 @@
       const feed = this.feeds.get(parent.msg_id);
       if (feed) {
         this.deliver(parent.msg_id, feed, msg);
+        return;
+      }
+      if (this.ignored.has(parent.msg_id)) {
         return;
       }
       let held = this.waiting.get(parent.msg_id);
@@ -128,6 +132,7 @@
         running.msg_id === msgId &&
         this.panel.content.widgets.find(w => w.model.id === running.cell_id);
       if (!cell || cell.model.type !== 'code') {
+        this.ignored.add(msgId);
         return;
       }
       const feed = new CellFeed(cell);
