@@ -9,7 +9,7 @@
 #include "base/sys.h"
 
 #define PROBE_MS 20
-#define ASK_AGAIN_IOPUB_US 40000   /* answered, but iopub is silent: it was asked too early */
+#define ASK_AGAIN_IOPUB_US 40000  /* answered, but iopub is silent: it was asked too early */
 #define ASK_AGAIN_SHELL_US 500000 /* as a rule the request waits in ZeroMQ for the kernel */
 
 enum { HB = JCHAN_COUNT, SOCKETS };

@@ -67,15 +67,18 @@ static int put(const char *path, const json_t *v, struct err *e)
     return rename(temp, path) < 0 ? err_errno(e, errno, "%s", path) : 0;
 }
 
-char *kfiles_spare_connection(const char *ip)
+void kfiles_spare(const char *ip, char **ret_connection, char **ret_log)
 {
-    return xasprintf("%s.json", ip);
+    *ret_connection = xasprintf("%s.json", ip);
+    *ret_log = xasprintf("%s.log", ip);
 }
 
 void kfiles_remove_sockets(const char *ip)
 {
-    autofree char *connection = kfiles_spare_connection(ip);
-    IGNORE_RESULT(unlink(connection)); /* of kernels that were spares */
+    autofree char *connection = NULL, *log = NULL;
+    kfiles_spare(ip, &connection, &log);
+    IGNORE_RESULT(unlink(connection)); /* most kernels were never spares */
+    IGNORE_RESULT(unlink(log));
     for (int i = 1; i <= 5; i++) {
         autofree char *path = xasprintf("%s-%d", ip, i);
         IGNORE_RESULT(unlink(path)); /* often absent */

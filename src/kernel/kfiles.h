@@ -26,9 +26,10 @@ int kfiles_connection(const struct kfiles *f, const char *kernel_name, struct er
 /* connection.json of any connection, for a kernel made ahead. */
 int kfiles_write_connection(const char *path, const char *ip, const char *key, const char *name,
                             struct err *e) WARN_UNUSED;
-/* Where the connection file of a spare is, which it reads again if it has to begin anew. Heap. */
-char *kfiles_spare_connection(const char *ip);
-void kfiles_remove_sockets(const char *ip); /* and the spare's connection file */
+/* Files of a spare, which it opens again if it has to begin anew: they stay as long as the kernel
+ * that it becomes. Heap strings. */
+void kfiles_spare(const char *ip, char **ret_connection, char **ret_log);
+void kfiles_remove_sockets(const char *ip); /* and the files of a spare */
 int kfiles_save(const struct kfiles *f, const json_t *record, struct err *e) WARN_UNUSED;
 int kfiles_load(const char *dir, json_t **ret, struct err *e) WARN_UNUSED;
 /* The last lines (at most 20, 4 KiB) of the log as text; "" when there are none. Heap. */

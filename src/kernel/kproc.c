@@ -47,13 +47,14 @@ static struct {
 
 int64_t kproc_parse_oom(const char *text)
 {
+    static const char word[] = "oom_kill ";
     for (const char *p = text; p; p = strchr(p, '\n')) {
         p += *p == '\n';
-        long long n;
-        if (sscanf(p, "oom_kill %lld", &n) == 1)
-            return n;
-        if (!*p)
-            break;
+        if (strncmp(p, word, sizeof word - 1) != 0)
+            continue;
+        char *end;
+        int64_t n = strtoll(p + sizeof word - 1, &end, 10);
+        return *end == '\n' || !*end ? n : -1;
     }
     return -1;
 }

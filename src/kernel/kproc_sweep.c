@@ -26,9 +26,12 @@ static int read_proc(const char *name, struct proc *p)
     if (fs_read_path(path, b.max, &b, NULL) < 0)
         return 0;
     const char *after = strrchr(buf_str(&b), ')'); /* the name may contain anything */
-    char state;
-    if (!after || sscanf(after, ") %c %d %d %d", &state, &p->ppid, &p->pgrp, &p->session) != 4)
+    if (!after || strlen(after) < 4)
         return 0;
+    char state = after[2], *at = (char *)after + 3;
+    p->ppid = (pid_t)strtol(at, &at, 10);
+    p->pgrp = (pid_t)strtol(at, &at, 10);
+    p->session = (pid_t)strtol(at, &at, 10);
     p->pid = (pid_t)strtol(name, NULL, 10);
     p->mine = 0;
     return state != 'Z' && state != 'X';

@@ -145,6 +145,8 @@ static int op_start(struct op_call *o, struct err *e)
     if (rc < 0)
         return rc;
     shim_add(o->shim, k);
+    if (json_get_bool(o->r, "own", 0))
+        client_own(o->client, id);
     answer_when_ready(o->client, o->r, o->id, k);
     return 1;
 }
@@ -212,11 +214,10 @@ static int op_prepare(struct op_call *o, struct err *e)
 static int64_t own_rss(void)
 {
     autobuf struct buf b = BUF_INIT(256);
-    long pages = 0;
-    if (fs_read_path("/proc/self/statm", b.max, &b, NULL) < 0 ||
-        sscanf(buf_str(&b), "%*d %ld", &pages) != 1)
+    if (fs_read_path("/proc/self/statm", b.max, &b, NULL) < 0)
         return 0;
-    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+    const char *second = strchr(buf_str(&b), ' ');
+    return second ? strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
 }
 
 static int op_stats(struct op_call *o, struct err *e)

@@ -24,16 +24,14 @@ struct spare {
     pid_t pid; /* 0: not forked yet */
     struct kconn *conn;
     int dropped; /* while its fork was under way */
-    int given;   /* sockets and connection file go with the kernel */
+    int given;   /* its files go with the kernel */
 };
 
 static void spare_free(struct spare *s)
 {
     list_remove(&s->link);
     kconn_close(s->conn);
-    /* Some of these were never made, or belong to a kernel now. */
-    IGNORE_RESULT(unlink(s->go));
-    IGNORE_RESULT(unlink(s->log));
+    IGNORE_RESULT(unlink(s->go)); /* may never have been made */
     if (!s->given)
         kfiles_remove_sockets(s->ip);
     free(s->ip);
@@ -90,8 +88,7 @@ static int spare_make(struct zygote *z, struct err *e)
     list_init(&s->link);
     s->z = z;
     s->ip = xasprintf("%s/run/k/%s", data, id);
-    s->connection = kfiles_spare_connection(s->ip);
-    s->log = xasprintf("%s.log", s->ip);
+    kfiles_spare(s->ip, &s->connection, &s->log);
     s->go = xasprintf("%s.go", s->ip);
     sys_random_hex(s->key, 32);
     autojson json_t *args = json_array();
@@ -167,7 +164,7 @@ static int send_go(const struct spare *s, const struct zfork *f)
     autofd int fd = open(s->go, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -1;
-    if (rename(s->log, f->log) < 0) /* the process goes on writing to the same file */
+    if (link(s->log, f->log) < 0) /* one file under two names: it may open the old one again */
         log_warn("log of a spare kernel not kept", "path", f->log, NULL);
     autojson json_t *m = json_pack("{s:s, s:O, s:s, s:s}", "cwd", f->cwd, "env", f->env,
                                    "connection_file", f->connection, "stderr", f->log);

@@ -107,6 +107,7 @@ static void memory_counters(void **state)
     assert_int_equal(kproc_parse_oom("oom_kill_disable 1\n"), -1);
     assert_int_equal(kproc_parse_oom(""), -1);
     assert_int_equal(kproc_parse_oom("oom_kill"), -1);
+    assert_int_equal(kproc_parse_oom("oom_kill 3x\n"), -1);
 }
 
 static void the_process_is_set_up(void **state)
