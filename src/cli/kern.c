@@ -310,6 +310,7 @@ static int make_request(const struct cli *c, const struct kern_conf *conf, json_
     json_object_set_new(request, "cwd", json_string(conf->cwd));
     json_object_set(request, "annotation", conf->annotation);
     json_object_set_new(request, "restart", json_false());
+    json_object_set_new(request, "own", json_true()); /* also when we are killed */
     *ret = request;
     return 0;
 }

@@ -13,6 +13,28 @@ static void on_closed(uv_handle_t *h)
     free(c);
 }
 
+void client_own(struct client *c, const char *kid)
+{
+    if (!c->owned)
+        c->owned = json_array();
+    json_array_append_new(c->owned, json_string(kid));
+}
+
+/* The program that these kernels were started for is gone. */
+static void stop_owned(struct client *c)
+{
+    json_t *id;
+    size_t i;
+    json_array_foreach(c->owned, i, id)
+    {
+        struct kernel *k = shim_find(c->shim, json_string_value(id));
+        if (k)
+            kernel_stop(k, 0, 0);
+    }
+    json_decref(c->owned);
+    c->owned = NULL;
+}
+
 void client_close(struct client *c)
 {
     if (c->closed)
@@ -20,6 +42,7 @@ void client_close(struct client *c)
     struct shim *s = c->shim;
     c->closed = 1;
     shim_forget_answers(c);
+    stop_owned(c);
     list_remove(&c->link);
     s->nclients--;
     s->nhello -= c->hello ? 1 : 0;

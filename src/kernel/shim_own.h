@@ -37,6 +37,7 @@ struct client {
     uv_write_t write;
     int writing, hello, closed;
     struct list answers; /* that wait for something */
+    json_t *owned;       /* ids of kernels that end with this connection; NULL: none */
 };
 
 /* shim.c */
@@ -51,6 +52,7 @@ void client_accept(struct shim *s);
 void client_close(struct client *c);
 void client_send(struct client *c, const json_t *head);
 void client_flush(struct client *c);
+void client_own(struct client *c, const char *kid); /* the kernel is stopped when it closes */
 
 /* shim_ops.c */
 int shim_dispatch(struct client *c, const struct frame *f, struct err *e);

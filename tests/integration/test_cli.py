@@ -143,7 +143,6 @@ def test_kernel_death(cli):
 
 def test_killed_in_the_middle(cli):
     """What was done before kill -9 is in the file, and the kernel ends by itself."""
-    cli.env["REITOS_GRACE"] = "1"
     cli.notebook("k.ipynb", code("print('first')"), code("import time\nfor i in range(600):\n"
                                                          "    print(i)\n    time.sleep(0.1)"))
     p = cli.start("run", "k.ipynb")

@@ -315,6 +315,14 @@ def test_termination_stops_the_kernel(own, cli):
     wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
 
 
+def test_killed_proxy_leaves_no_kernel(own, cli, shared):
+    """As shutdown_kernel(now=True) of jupyter_client does."""
+    kernel = int(own.text("import os\nprint(os.getpid())"))
+    os.kill(own.proxy_pid(), signal.SIGKILL)
+    wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+    assert shared.text("print('alive')") == "alive\n"
+
+
 def test_death_of_the_parent_ends_the_proxy(cli):
     source = (
         "import os, sys\n"
