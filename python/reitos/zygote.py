@@ -592,10 +592,30 @@ def keep_history_in_memory():
     HistoryManager._get_hist_file_name = lambda self, profile=None: ":memory:"
 
 
+def lose_no_output(app_class):
+    """Output that is not read at once waits, also beyond the 1000 messages that ZeroMQ keeps.
+
+    Past them it would drop the rest; now the kernel stops until the shim has read some.
+    """
+    import zmq
+
+    plain = app_class.init_iopub
+
+    def init_iopub(self, context):
+        context.setsockopt(zmq.XPUB_NODROP, 1)  # of sockets made from here on
+        try:
+            plain(self, context)
+        finally:
+            context.sockopts.pop(zmq.XPUB_NODROP, None)
+
+    app_class.init_iopub = init_iopub
+
+
 def make_app(args):
     from ipykernel.kernelapp import IPKernelApp
 
     keep_history_in_memory()
+    lose_no_output(IPKernelApp)
     # 1: someone else looks after the parent; here the kernel does (PR_SET_PDEATHSIG)
     app = IPKernelApp.instance(parent_handle=1)
     app.initialize(args)
