@@ -37,6 +37,7 @@ struct client {
     uint64_t pinged;    /* position in the ping on its way; 0: none */
     uint64_t confirmed; /* what the peer is known to have read */
     uint64_t past;      /* up to here: history for a new session */
+    uint64_t replay;    /* up to here: said before this connection was made */
 };
 
 static int open_resume(struct kernel *k)
@@ -102,6 +103,31 @@ static int knows_session(const struct client *c, const char *session)
     return 0;
 }
 
+/* Status "restarting" or "dead": JupyterLab answers the one by connecting anew and the other by
+ * giving up, so they are told as they happen, never again later. */
+static int is_turn(struct jmsg *m, const struct jhead *h)
+{
+    autojson json_t *content = NULL;
+    if (strcmp(h->msg_type, "status") != 0 || jmsg_json(m, JPART_CONTENT, &content, NULL) < 0)
+        return 0;
+    const char *state = json_get_str(content, "execution_state", "");
+    return !strcmp(state, "restarting") || !strcmp(state, "dead");
+}
+
+int kernels_session_connected(const struct gw *gw, const char *kid, const char *session)
+{
+    struct kernel *k = kernels_find(gw, kid);
+    if (!k)
+        return 0;
+    list_foreach(it, &k->clients)
+    {
+        const struct client *c = container_of(it, struct client, link);
+        if (c->ws && knows_session(c, session))
+            return 1;
+    }
+    return 0;
+}
+
 static int is_for(const struct client *c, struct jmsg *m)
 {
     const struct jhead *h;
@@ -110,7 +136,7 @@ static int is_for(const struct client *c, struct jmsg *m)
     if (m->seq <= c->past && !strncmp(h->msg_type, "comm_", 5))
         return 0;
     if (m->channel == JCHAN_IOPUB)
-        return 1;
+        return m->seq > c->replay || !is_turn(m, h);
     if (!strcmp(h->msg_type, "execute_request"))
         return 0; /* the journal's record of what a client asked */
     return knows_session(c, h->parent_session);
@@ -261,9 +287,12 @@ static void on_open(struct ws *w, void *arg)
     }
     take_over(c);
     set_start(c);
+    c->replay = c->k->head;
     c->k->nclients++;
     merge_kernel_clients(c->k->gw, c->k->id, c->k->nclients);
     const char *state = kernel_state(c->k);
+    if (!strcmp(state, "restarting"))
+        state = "starting"; /* see is_turn() */
     if (strcmp(state, "idle") != 0) {
         autojson json_t *content = json_pack("{s:s}", "execution_state", state);
         autojmsg struct jmsg *m = jmsg_make(JCHAN_IOPUB, "status", "reitosd", NULL, content);
