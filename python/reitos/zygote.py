@@ -13,7 +13,8 @@ A forked kernel has to agree with one started by `python -m ipykernel_launcher -
    forked; a spare that is given such an environment becomes a plainly started kernel by exec.
  - Session, signals, descriptors, argv, sys.path and random generators are those of a new process.
 What still differs: one entry in sys.meta_path, gc.get_freeze_count(), IPython's history (in
-memory, unless a file is configured), and the command line in /proc.
+memory, unless a file is configured), the command line in /proc; where BLAS is told to use one
+thread, some versions of OpenBLAS keep others that sleep.
 
 Words of --preload that begin with "-X" are options of the interpreter, not modules.
 Syntax of Python 3.8.
@@ -398,6 +399,7 @@ class Zygote:
         self.shim = os.getppid()
         self.channel = socket.socket(fileno=FD)
         self.libc = None
+        self.set_by_ipykernel = {}
 
     def send(self, **message):
         self.channel.send(json.dumps(message).encode())
@@ -407,6 +409,7 @@ class Zygote:
         import ipykernel.kernelapp
         import runpy  # noqa: F401 - as `python -m` does
 
+        self.set_by_ipykernel = {k: v for k, v in os.environ.items() if k not in self.environ}
         if settle() != 1:
             raise RuntimeError("importing ipykernel starts threads")
         modules, filters = set(sys.modules), list(warnings.filters)
@@ -540,23 +543,35 @@ class Zygote:
 # ---- the kernel ----
 
 
-def become(request, options):
+def become(request, options, environ):
     """Makes this process like one that was just started for the request."""
     os.setsid()
     redirect(os.devnull, os.O_RDONLY, (0,))
     redirect(request["stderr"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, (1, 2))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    set_environment(request["env"])
+    set_environment({**environ, **request["env"]})
     os.chdir(request["cwd"])
     random = sys.modules.get("numpy.random.mtrand") or stash_module("numpy.random.mtrand")
     if random is not None:
         random.seed()  # Python's own generator is seeded by fork itself
-    launcher = importlib.util.find_spec("ipykernel_launcher")
     args = ["-f", request["connection_file"]] + request["args"]
-    sys.argv[:] = [launcher.origin] + args
+    sys.argv[:] = [run_launcher()] + args
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[:] = [sys.orig_argv[0]] + options + ["-m", "ipykernel_launcher"] + args
     return args
+
+
+def run_launcher():
+    """Treats sys.path as the launcher of this ipykernel version does. Returns its file name."""
+    from ipykernel import kernelapp
+
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.getcwd())
+    spec = importlib.util.find_spec("ipykernel_launcher")
+    start, kernelapp.launch_new_instance = kernelapp.launch_new_instance, lambda: None
+    exec(spec.loader.get_code("ipykernel_launcher"), {"__name__": "__main__"})
+    kernelapp.launch_new_instance = start
+    return spec.origin
 
 
 def stash_module(name):
@@ -637,12 +652,14 @@ def wait_for_go(zygote, request, app):
     late = differing(chosen(request["env"], SPARE_VARIABLES, SPARE_PREFIXES),
                      chosen(go["env"], SPARE_VARIABLES, SPARE_PREFIXES))
     if late or zygote.misfits(go["env"]):
-        start_plainly(zygote.options, go)
+        start_plainly(zygote.options, request, go)
     set_environment(go["env"])
     for name, value in own.items():  # set by ipykernel: MPLBACKEND as a default, the rest always
         if name != "MPLBACKEND" or not os.environ.get(name):
             os.environ[name] = value
+    at = os.getcwd()
     os.chdir(go["cwd"])
+    sys.path[:] = [os.getcwd() if p == at else p for p in sys.path]
     move_shell(app.shell)
 
 
@@ -652,14 +669,21 @@ def move_shell(shell):
     shell.starting_dir = os.getcwd()
     history = shell.history_manager
     history.dir_hist[:] = [type(d)(os.getcwd()) for d in history.dir_hist[:1]] or [Path.cwd()]
-    if os.environ.get("JPY_SESSION_NAME"):
+    if kernel_names_session() and os.environ.get("JPY_SESSION_NAME"):
         shell.user_ns["__session__"] = os.environ["JPY_SESSION_NAME"]
 
 
-def start_plainly(options, go):
+def kernel_names_session():
+    """Whether this version of ipykernel sets __session__."""
+    from ipykernel.ipkernel import IPythonKernel
+
+    return "JPY_SESSION_NAME" in IPythonKernel.__init__.__code__.co_consts
+
+
+def start_plainly(options, request, go):
     """Same process, same connection file, new interpreter."""
-    # Where ipykernel has put pipes of its own.
-    redirect(go["stderr"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, (1, 2))
+    redirect(request["stderr"], os.O_WRONLY | os.O_APPEND, (1, 2))  # ipykernel captures these
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(go["cwd"])
     os.execve(sys.executable, [sys.executable] + options + ["-m", "ipykernel_launcher"] +
               sys.argv[1:], go["env"])
@@ -713,7 +737,7 @@ def main():
         zygote.send(op="failed", message=traceback.format_exc(limit=-3))
         sys.exit(1)
     request = zygote.serve()
-    args = become(request, options)
+    args = become(request, options, zygote.set_by_ipykernel)
     app = make_app(args)
     if request.get("go"):
         wait_for_go(zygote, request, app)

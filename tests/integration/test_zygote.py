@@ -181,6 +181,13 @@ print(json.dumps([loaded, threads(), sorted((i['internal_api'], i['num_threads']
 """
 
 
+def same_threads(forked, plain):
+    assert forked[2] == plain[2]
+    # With one thread some versions of OpenBLAS keep those of the zygote, asleep.
+    spare = max(0, len(os.sched_getaffinity(0)) - 1) if plain[2][0][1] == 1 else 0
+    assert plain[:2] == forked[:2] or forked[:2] == [n + spare for n in plain[:2]]
+
+
 @pytest.mark.parametrize("setting", [
     {}, {"OMP_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "1000"},
     {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "nonsense"},
@@ -194,8 +201,7 @@ def test_same_threads(shim, setting, when):
     code = THREADS
     if when == "cell":
         code = "import os\nos.environ.update(%r)\n%s" % (setting, THREADS)
-    forked, plain = (k.json(code) for k in kernels)
-    assert forked == plain
+    same_threads(*(k.json(code) for k in kernels))
     for k in kernels:
         k.close()
 
@@ -205,8 +211,7 @@ def test_affinity_set_in_first_cell(shim):
     kernels = [shim.fork().ready(), shim.plain().ready()]
     if not importable(kernels[0], "threadpoolctl"):
         pytest.skip("no threadpoolctl in this environment")
-    forked, plain = (k.json(code) for k in kernels)
-    assert forked == plain
+    same_threads(*(k.json(code) for k in kernels))
 
 
 def test_matmul_takes_the_same_time(shim):
@@ -512,11 +517,11 @@ def test_spare_becomes_the_notebooks_kernel(shim, tmp_path):
     go(fifo, tmp_path, env)
     plain = shim.plain(env, cwd=tmp_path)
     code = ("import os, sys, json, time\nprint(json.dumps([dict(os.environ), os.getcwd(), sys.path, "
-            "get_ipython().starting_dir, [str(d) for d in _dh], __session__, time.tzname, "
+            "get_ipython().starting_dir, [str(d) for d in _dh], globals().get('__session__'), time.tzname, "
             "sorted(globals()), get_ipython().execution_count]))")
     assert kernel.ready().json(code) == plain.ready().json(code)
     if importable(kernel, "threadpoolctl"):
-        assert kernel.json(THREADS) == plain.json(THREADS)
+        same_threads(kernel.json(THREADS), plain.json(THREADS))
 
 
 def test_spare_does_not_serve_before_go(shim, tmp_path):
@@ -600,18 +605,22 @@ def test_figures(shim, tmp_path, capsys):
         kernel.first_reply("execute", "1")
         spares.append((time.perf_counter() - start) * 1e3)
         kernels.append(kernel)
-    plain = shim.plain().ready()
+    start = time.perf_counter()
+    plain = shim.plain()
+    plain.first_reply()
+    plain_ms = (time.perf_counter() - start) * 1e3
     time.sleep(1)
     memory = [k.memory() for k in kernels[:5]]
     median = statistics.median
     with capsys.disabled():
         print("\n%s, ipykernel %s: fork to kernel_info %.0f ms, to first execute %.0f ms; spare "
               "to first execute %.1f ms; idle kernel private %.1f MiB, PSS %.1f MiB "
-              "(plain: %.1f, %.1f)" % (
+              "(plain: %.0f ms, %.1f, %.1f MiB)" % (
                   shim.ready["python"], shim.ready["ipykernel"],
                   median(f[0] for f in forks), median(f[1] for f in forks), median(spares),
-                  median(m[0] for m in memory), median(m[1] for m in memory), *plain.memory()))
-    # Generous: the machine may be loaded. The targets are those of docs/benchmarks.md.
-    assert median(f[0] for f in forks) < 400
-    assert median(spares) < 100
+                  median(m[0] for m in memory), median(m[1] for m in memory), plain_ms,
+                  *plain.memory()))
+    # Generous, for loaded machines; docs/benchmarks.md has the figures that are aimed at.
+    assert median(f[0] for f in forks) < 0.6 * plain_ms
+    assert median(spares) < 0.3 * plain_ms
     assert median(m[0] for m in memory) < 0.7 * plain.memory()[0]
