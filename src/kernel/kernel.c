@@ -65,15 +65,19 @@ json_t *kernel_model(const struct kernel *k)
     const struct jhead *h = NULL;
     if (running && jmsg_head(running, &h, NULL) < 0)
         h = NULL;
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:i, s:O}", "id",
-        k->id, "name", json_get_str(k->spec, "name", ""), "state", shown_state(k), "reason",
-        k->reason ? k->reason : "", "via", k->via, "pid", (int)k->pid, "started", started,
-        "last_activity", active, "head", (json_int_t)journal_head(k->journal), "acked",
-        (json_int_t)journal_acked(k->journal), "waiting", (json_int_t)execq_waiting(k->queue),
-        "running", h ? h->msg_id : "", "running_seq", (json_int_t)(running ? running->seq : 0),
-        "execution_count", (json_int_t)k->execution_count, "missed_beats", k->missed_beats,
-        "annotation", k->annotation);
+    json_t *model =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:O}", "id", k->id, "name",
+                  json_get_str(k->spec, "name", ""), "state", shown_state(k), "reason",
+                  k->reason ? k->reason : "", "via", k->via, "pid", (int)k->pid, "started", started,
+                  "last_activity", active, "annotation", k->annotation);
+    autojson json_t *numbers = json_pack(
+        "{s:I, s:I, s:I, s:s, s:I, s:I, s:i, s:s}", "head", (json_int_t)journal_head(k->journal),
+        "acked", (json_int_t)journal_acked(k->journal), "waiting",
+        (json_int_t)execq_waiting(k->queue), "running", h ? h->msg_id : "", "running_seq",
+        (json_int_t)(running ? running->seq : 0), "execution_count", (json_int_t)k->execution_count,
+        "missed_beats", k->missed_beats, "journal_error", k->journal_error ? k->journal_error : "");
+    json_object_update(model, numbers);
+    return model;
 }
 
 /* What a shim needs to show the kernel after this one has ended. */

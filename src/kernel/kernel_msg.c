@@ -1,5 +1,4 @@
-/* The messages of a kernel: from clients through the queue, from the kernel to the journal, and
- * those that are made on its behalf. */
+/* The messages of a kernel: from clients through the queue, from the kernel to the journal. */
 #include <signal.h>
 #include <string.h>
 
@@ -10,39 +9,6 @@
 #define NO_REPLY_MS 400 /* an interrupted request that went idle is given up after this */
 /* ipykernel loses a signal that comes between execute_input and the cell's own code. */
 #define SETTLE_MS 30
-
-/* ---- the journal ---- */
-
-static void record(struct kernel *k, struct jmsg *m)
-{
-    struct err e = {0};
-    if (journal_append(k->journal, m, &e) == 0) {
-        k->journal_failed = 0;
-        k->host->grown(k->host->arg, k);
-    } else if (!k->journal_failed) { /* once per spell: each message would say the same */
-        k->journal_failed = 1;
-        log_error("output of a kernel is lost", "kernel", k->id, "reason", e.msg, NULL);
-    }
-}
-
-/* Says something in the kernel's name. `content` is taken. */
-static void say(struct kernel *k, enum jchan ch, const char *type, const struct jmsg *parent,
-                json_t *content)
-{
-    autojmsg struct jmsg *m = jmsg_make(ch, type, kconn_session(), parent, content);
-    json_decref(content);
-    record(k, m);
-}
-
-static void say_status(struct kernel *k, const char *state, const struct jmsg *parent)
-{
-    say(k, JCHAN_IOPUB, "status", parent, json_pack("{s:s}", "execution_state", state));
-}
-
-void kernel_status(struct kernel *k, const char *state)
-{
-    say_status(k, state, NULL);
-}
 
 static void set_busy(struct kernel *k, int busy)
 {
@@ -132,7 +98,7 @@ static void on_queue_send(void *arg, struct jmsg *m)
         transmit(k, m);
         return;
     }
-    record(k, m);
+    kernel_record(k, m);
     autojmsg struct jmsg *copy = *h->subshell_id ? NULL : without_stop_on_error(m);
     transmit(k, copy ? copy : m);
     k->interrupted = 0;
@@ -142,12 +108,13 @@ static void on_queue_send(void *arg, struct jmsg *m)
 static void on_queue_abort(void *arg, struct jmsg *request)
 {
     struct kernel *k = arg;
-    say_status(k, "busy", request);
-    say(k, JCHAN_SHELL, "execute_reply", request,
+    kernel_say_status(k, "busy", request);
+    kernel_say(
+        k, JCHAN_SHELL, "execute_reply", request,
         json_pack("{s:s, s:s, s:s, s:[]}", "status", "aborted", "ename", "Aborted", "evalue",
                   "not run: an earlier cell failed, or the kernel was interrupted or restarted",
                   "traceback"));
-    say_status(k, "idle", request);
+    kernel_say_status(k, "idle", request);
 }
 
 static json_t *error_content(const char *ename, const char *evalue, int64_t count)
@@ -166,10 +133,10 @@ static void on_queue_fail(void *arg, struct jmsg *request, const char *cause)
 {
     struct kernel *k = arg;
     if (!k->quiet)
-        say(k, JCHAN_IOPUB, "error", request, error_content("KernelDied", cause, -1));
-    say(k, JCHAN_SHELL, "execute_reply", request,
-        error_content("KernelDied", cause, k->execution_count));
-    say_status(k, "idle", request);
+        kernel_say(k, JCHAN_IOPUB, "error", request, error_content("KernelDied", cause, -1));
+    kernel_say(k, JCHAN_SHELL, "execute_reply", request,
+               error_content("KernelDied", cause, k->execution_count));
+    kernel_say_status(k, "idle", request);
 }
 
 static const struct execq_ops queue_ops = {on_queue_send, on_queue_abort, on_queue_fail};
@@ -187,10 +154,10 @@ void kernel_died(struct kernel *k, const char *cause)
 /* The page shows what the last status says: after the answer's "idle" comes the truth. */
 static void answer_info(struct kernel *k, struct jmsg *request)
 {
-    say(k, JCHAN_SHELL, "kernel_info_reply", request, json_incref(k->info));
-    say_status(k, "idle", request);
+    kernel_say(k, JCHAN_SHELL, "kernel_info_reply", request, json_incref(k->info));
+    kernel_say_status(k, "idle", request);
     if (k->busy && k->state == KSTATE_READY)
-        say_status(k, "busy", execq_running(k->queue));
+        kernel_say_status(k, "busy", execq_running(k->queue));
 }
 
 void kernel_serve(struct kernel *k)
@@ -292,7 +259,7 @@ static void on_no_reply(void *arg)
     autojson json_t *content = error_content("KeyboardInterrupt", "", k->execution_count);
     autojmsg struct jmsg *reply =
         jmsg_make(JCHAN_SHELL, "execute_reply", kconn_session(), running, content);
-    record(k, reply);
+    kernel_record(k, reply);
     execq_reply(k->queue, reply);
 }
 
@@ -340,9 +307,9 @@ static int send_dead(struct kernel *k, struct jmsg *m, const struct jhead *h)
         return 0;
     autofree char *type = xasprintf("%.*s_reply", (int)(n - 8), h->msg_type);
     autofree char *why = xasprintf("the kernel is dead (%s); restart it", k->reason);
-    say_status(k, "busy", m);
-    say(k, m->channel, type, m, error_content("KernelDied", why, k->execution_count));
-    say_status(k, "idle", m);
+    kernel_say_status(k, "busy", m);
+    kernel_say(k, m->channel, type, m, error_content("KernelDied", why, k->execution_count));
+    kernel_say_status(k, "idle", m);
     return 0;
 }
 
@@ -405,7 +372,7 @@ static void on_status(struct kernel *k, struct jmsg *m, const struct jhead *h)
 
 static void on_iopub(struct kernel *k, struct jmsg *m, const struct jhead *h)
 {
-    record(k, m);
+    kernel_record(k, m);
     int started = execq_started(k->queue);
     execq_iopub(k->queue, m);
     if (!started && execq_started(k->queue)) {
@@ -433,7 +400,7 @@ static void forget_interrupt(struct kernel *k)
 
 static void on_shell(struct kernel *k, struct jmsg *m, const struct jhead *h)
 {
-    record(k, m);
+    kernel_record(k, m);
     if (strcmp(h->msg_type, "execute_reply") == 0) {
         autojson json_t *content = NULL;
         if (jmsg_json(m, JPART_CONTENT, &content, NULL) == 0)
@@ -455,7 +422,7 @@ static void on_message(void *arg, struct jmsg *m)
     else if (m->channel == JCHAN_SHELL)
         on_shell(k, m, h);
     else
-        record(k, m);
+        kernel_record(k, m);
 }
 
 static void on_ready(void *arg)
@@ -470,6 +437,7 @@ void kernel_messages_init(struct kernel *k)
     list_init(&k->held);
     list_init(&k->info_waiting);
     list_init(&k->later);
+    kernel_record_init(k);
     k->queue = execq_new(&queue_ops, k);
 }
 
@@ -478,6 +446,7 @@ void kernel_messages_free(struct kernel *k)
     unhold_all(&k->held, &k->held_count);
     unhold_all(&k->info_waiting, &k->info_count);
     unhold_all(&k->later, &k->later_count);
+    kernel_record_free(k);
     jmsg_unref(k->held_interrupt);
     loop_timer_stop(k->no_reply);
     loop_timer_stop(k->settle);

@@ -50,7 +50,11 @@ struct kernel {
     struct list held, info_waiting, later; /* later: for the process that follows a restart */
     size_t held_count, info_count, later_count;
     int busy, quiet; /* quiet: what is aborted now was asked for; no error output */
-    int journal_failed, missed_beats;
+    int missed_beats;
+    char *journal_error; /* why the journal cannot be written now; NULL as a rule */
+    struct list backlog;
+    size_t backlog_bytes, backlog_lost;
+    struct loop_timer *retry;
     int64_t active_us;
     int64_t execution_count;
     int interrupt_wanted, interrupted;
@@ -71,6 +75,16 @@ void kernel_free(struct kernel *k);
 /* kernel_life.c */
 void kernel_launch(struct kernel *k);
 
+/* kernel_record.c */
+void kernel_record_init(struct kernel *k);
+void kernel_record_free(struct kernel *k);
+void kernel_record(struct kernel *k, struct jmsg *m);
+/* Says something in the kernel's name. `content` is taken. */
+void kernel_say(struct kernel *k, enum jchan ch, const char *type, const struct jmsg *parent,
+                json_t *content);
+void kernel_say_status(struct kernel *k, const char *state, const struct jmsg *parent);
+void kernel_status(struct kernel *k, const char *state); /* on iopub, without a parent */
+
 /* kernel_msg.c */
 void kernel_messages_init(struct kernel *k);
 void kernel_messages_free(struct kernel *k);
@@ -81,7 +95,6 @@ void kernel_connected(struct kernel *k); /* held messages go out */
 void kernel_drop_held(struct kernel *k); /* a restart was asked for */
 void kernel_push_later(struct kernel *k);
 void kernel_died(struct kernel *k, const char *cause);
-void kernel_status(struct kernel *k, const char *state); /* on iopub, without a parent */
 void kernel_signal_interrupt(struct kernel *k);
 
 #endif

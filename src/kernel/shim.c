@@ -311,6 +311,7 @@ static void init(struct shim *s, const struct shim_conf *conf)
     watch_signal(s, &s->intr, SIGINT);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
 }
 
 static void init_host(struct shim *s)

@@ -10,8 +10,9 @@
  *   id, name (kernelspec), state ("starting" | "idle" | "busy" | "restarting" | "dead"),
  *   reason ("" or why it died: "killed by signal 9 (SIGKILL)", "exit code 1", "out of memory"),
  *   via ("zygote" | "spare" | "spawn"), pid, started, last_activity (ISO text), head (journal
- *   seq), acked, waiting (queued cells), running (msg_id or ""), running_seq
- *   (journal position of that request, 0 when none), execution_count,
+ *   seq), acked, missed_beats (heartbeats without an answer), journal_error ("" or why its output
+ *   cannot be written now: it waits in memory, at most 64 MiB), waiting (queued cells), running
+ * (msg_id or ""), running_seq (journal position of that request, 0 when none), execution_count,
  *   annotation (object: opaque to the shim, kept with the kernel; the daemon stores sessions
  *   in it)
  */

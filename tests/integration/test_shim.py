@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -219,6 +220,24 @@ def test_subshell(kernel):
     kernel.wait(lambda k: k.text(side) == "sub\n")
     assert not kernel.finished(busy)
     kernel.reply(busy)
+
+
+def test_full_disk(shim, kernel):
+    """What is said while nothing can be written appears, in order, when it can be again."""
+    kernel.run("print('x' * 200000)")
+    unlimited = resource.prlimit(shim.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(shim.pid, resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
+    ids = [kernel.execute(f"print({i} + 0)") for i in range(5)]
+    assert kernel.wait(lambda k: k.model["journal_error"])
+    time.sleep(1)
+    assert not kernel.of(ids[4])
+    resource.prlimit(shim.pid, resource.RLIMIT_FSIZE, unlimited)
+    for i, msg_id in enumerate(ids):
+        kernel.reply(msg_id)
+        assert kernel.text(msg_id) == f"{i}\n"
+    seqs = [m.seq for m in kernel.messages]
+    assert seqs == list(range(1, len(seqs) + 1))
+    kernel.wait(lambda k: not k.model["journal_error"])
 
 
 # ---- interrupts ----
