@@ -498,9 +498,9 @@ static void restart_kernel(struct gw *gw, struct http_req *r, const char *const 
 }
 
 const struct route kernels_routes[] = {
-    {METHOD(GET), "api/kernels", list_kernels, NULL, 0},
+    {METHOD(GET), "api/kernels", list_kernels, NULL, ROUTE_NO_ACTIVITY},
     {METHOD(POST), "api/kernels", post_kernel, NULL, 0},
-    {METHOD(GET), "api/kernels/{}", get_kernel, NULL, 0},
+    {METHOD(GET), "api/kernels/{}", get_kernel, NULL, ROUTE_NO_ACTIVITY},
     {METHOD(DELETE), "api/kernels/{}", delete_kernel, NULL, 0},
     {METHOD(POST), "api/kernels/{}/interrupt", interrupt_kernel, NULL, 0},
     {METHOD(POST), "api/kernels/{}/restart", restart_kernel, NULL, 0},

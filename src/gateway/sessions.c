@@ -284,9 +284,9 @@ static void delete_session(struct gw *gw, struct http_req *r, const char *const 
 }
 
 const struct route sessions_routes[] = {
-    {METHOD(GET), "api/sessions", list_sessions, NULL, 0},
+    {METHOD(GET), "api/sessions", list_sessions, NULL, ROUTE_NO_ACTIVITY},
     {METHOD(POST), "api/sessions", post_session, NULL, 0},
-    {METHOD(GET), "api/sessions/{}", get_session, NULL, 0},
+    {METHOD(GET), "api/sessions/{}", get_session, NULL, ROUTE_NO_ACTIVITY},
     {METHOD(PATCH), "api/sessions/{}", patch_session, NULL, 0},
     {METHOD(DELETE), "api/sessions/{}", delete_session, NULL, 0},
     {0, NULL, NULL, NULL, 0},

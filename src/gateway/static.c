@@ -30,10 +30,23 @@ static int etag_known(const struct http_req *r, const char *etag)
     return seen && (!strcmp(seen, "*") || strstr(seen, etag));
 }
 
+/* Within the root nothing leads out, but ".." could still lead from one of its folders to others.
+ */
+static int climbs(const char *rel)
+{
+    for (const char *p = rel; *p;) {
+        size_t n = strcspn(p, "/");
+        if (n == 2 && p[0] == '.' && p[1] == '.')
+            return 1;
+        p += n + (p[n] == '/');
+    }
+    return 0;
+}
+
 int static_try(struct http_req *r, const struct fs_root *root, const char *rel)
 {
     struct stat st;
-    if (!*rel)
+    if (!*rel || climbs(rel))
         return 0;
     autofd int fd = fs_open(root, rel, O_RDONLY | O_NONBLOCK, 0, NULL);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))

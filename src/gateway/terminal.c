@@ -43,9 +43,9 @@ void terminal_flow(struct terminal *t)
         return;
     t->events = want;
     if (want)
-        uv_poll_start(&t->poll, want, on_poll);
+        uv_poll_start(t->poll, want, on_poll);
     else
-        uv_poll_stop(&t->poll);
+        uv_poll_stop(t->poll);
 }
 
 static void broadcast(struct terminal *t, const char *text, size_t len)
@@ -111,7 +111,7 @@ static void write_some(struct terminal *t)
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
-    struct terminal *t = container_of(poll, struct terminal, poll);
+    struct terminal *t = poll->data;
     if (t->input.len && events & UV_WRITABLE)
         write_some(t);
     if ((status < 0 || events & UV_READABLE) && !read_some(t))
@@ -139,7 +139,9 @@ int terminal_start(struct gw *gw, const char *name, const char *user, const char
     buf_init(&t->input, TERMINAL_INPUT_MAX);
     buf_init(&t->replay, TERMINAL_REPLAY + READ_BYTES + 8);
     buf_init(&t->part, READ_BYTES + 8);
-    uv_poll_init(gw->loop, &t->poll, fd);
+    t->poll = xcalloc(1, sizeof *t->poll);
+    t->poll->data = t;
+    uv_poll_init(gw->loop, t->poll, fd);
     terminal_flow(t);
     *ret = t;
     return 0;
@@ -147,20 +149,19 @@ int terminal_start(struct gw *gw, const char *name, const char *user, const char
 
 static void on_closed(uv_handle_t *h)
 {
-    struct terminal *t = container_of((uv_poll_t *)(void *)h, struct terminal, poll);
-    buf_free(&t->input);
-    buf_free(&t->replay);
-    buf_free(&t->part);
-    free(t->name);
-    free(t);
+    free(h);
 }
 
 /* The shell of an ended terminal is gone: so is the terminal. */
 static void finish(struct terminal *t)
 {
     list_remove(&t->link);
-    t->kill_timer = loop_timer_stop(t->kill_timer);
-    uv_close((uv_handle_t *)&t->poll, on_closed);
+    loop_timer_stop(t->kill_timer);
+    buf_free(&t->input);
+    buf_free(&t->replay);
+    buf_free(&t->part);
+    free(t->name);
+    free(t);
 }
 
 void terminal_reap(struct terminal *t)
@@ -202,7 +203,8 @@ void terminal_end(struct terminal *t)
     list_remove(&t->link);
     t->gw->terminals->n--;
     list_append(&t->gw->terminals->dying, &t->link);
-    uv_poll_stop(&t->poll);
+    /* in this order, and both now: the descriptor's number may soon be another's */
+    uv_close((uv_handle_t *)t->poll, on_closed);
     close(t->fd); /* the kernel hangs up as well */
     list_foreach(it, &t->clients)
     {

@@ -23,8 +23,8 @@ struct terminal {
     char *name;
     pid_t pid; /* 0: reaped */
     int fd;
-    uv_poll_t poll; /* frees the terminal when closed */
-    int events;     /* being polled for */
+    uv_poll_t *poll; /* heap: outlives the terminal until it is closed */
+    int events;      /* being polled for */
     struct list clients;
     struct buf input;  /* not yet taken by the terminal */
     struct buf replay; /* the last output, whole characters */
@@ -37,7 +37,7 @@ struct terminal {
 struct terminals {
     struct gw *gw;
     struct list list, dying;
-    size_t n; /* in list */
+    size_t n;      /* in list */
     unsigned next; /* name of the next one */
     uv_signal_t child;
     struct loop_timer *cull;
@@ -52,7 +52,7 @@ void terminal_kill(struct terminal *t); /* of an ended one, without waiting any 
 void terminal_input(struct terminal *t, const char *text, size_t len);
 void terminal_resize(struct terminal *t, int rows, int cols);
 void terminal_attach(struct terminal *t, struct terminal_client *c); /* setup and replay */
-void terminal_flow(struct terminal *t); /* a client has read: go on */
+void terminal_flow(struct terminal *t);                              /* a client has read: go on */
 void terminal_reap(struct terminal *t); /* a child has ended, perhaps this one's; may free t */
 
 /* Length of the part of `s` that ends on a whole UTF-8 character (bad bytes count as whole). */

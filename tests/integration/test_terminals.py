@@ -220,6 +220,18 @@ def test_unknown_terminal(terms, daemon):
     assert e.value.status_code == 404
 
 
+def test_other_connections_outlive_terminals(terms, daemon):
+    """The number of a closed descriptor is soon that of another connection: it must not be touched."""
+    for _ in range(10):
+        name = terms.new()
+        terms("DELETE", "/" + name, 204)
+        fresh = [requests.Session() for _ in range(4)]
+        for _ in range(4):
+            for s in fresh:
+                assert s.get(daemon.url + "api", timeout=5).ok
+            time.sleep(0.1)
+
+
 def test_no_descriptors_or_zombies_are_left(terms, daemon):
     def count():
         return len(os.listdir(f"/proc/{daemon.pid}/fd"))
@@ -231,12 +243,14 @@ def test_no_descriptors_or_zombies_are_left(terms, daemon):
         name = terms.new()
         terms.open(name).ws.close()
         terms("DELETE", "/" + name, 204)
+    def zombies():
+        children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+        return [c for c in children if not alive(c)]
+
     deadline = time.monotonic() + 5
-    while count() > before + 2:
-        assert time.monotonic() < deadline, (before, count())
+    while count() > before + 2 or zombies():
+        assert time.monotonic() < deadline, (before, count(), zombies())
         time.sleep(0.1)
-    children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
-    assert [c for c in children if not alive(c)] == []
 
 
 def test_secrets_stay_in_the_daemon(daemon_factory):
@@ -244,7 +258,7 @@ def test_secrets_stay_in_the_daemon(daemon_factory):
     s = Terminals(d).open(Terminals(d).new())
     s.run("env | grep -c env-secret; echo checked-$((1 + 1))")
     s.until("checked-2")
-    assert re.search(r"\n0\r", s.text)
+    assert re.search(r"[\r\n]0\r", s.text)
 
 
 def test_idle_terminals_are_closed(daemon_factory):
