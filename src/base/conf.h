@@ -90,7 +90,7 @@ void conf_wrap(struct buf *out, const char *text, int column, int indent, int wi
 void conf_roff(struct buf *out, const char *text);
 
 void conf_help(struct buf *out);                            /* option list for --help, grouped */
-void conf_man(struct buf *out);                             /* roff items for reitosd(8) */
+void conf_man(struct buf *out);                             /* the manual page reitosd(8) */
 void conf_completion(struct buf *out, const char *program); /* bash completion */
 
 #endif

@@ -149,34 +149,52 @@ void conf_help(struct buf *out)
     }
 }
 
+static void man_option(struct buf *out, const struct option *o)
+{
+    buf_add(out, ".TP\n\\fB\\-\\-");
+    conf_roff(out, o->name);
+    buf_add(out, "\\fR");
+    if (o->type == TYPE_BOOL) {
+        buf_add(out, ", \\fB\\-\\-no\\-");
+        conf_roff(out, o->name);
+    } else {
+        buf_add(out, " \\fI");
+        conf_roff(out, o->meta);
+    }
+    buf_add(out, "\\fR\n");
+    conf_roff(out, o->help);
+    buf_add(out, ".\n");
+    if (default_shown(o)) {
+        buf_add(out, "Default: \\fB");
+        conf_roff(out, o->def);
+        buf_add(out, "\\fR.\n");
+    }
+}
+
 void conf_man(struct buf *out)
 {
+    buf_add(out,
+            ".TH REITOSD 8 \"\" \"REITOS %s\" \"System administration\"\n.SH NAME\nreitosd \\- "
+            "serve notebooks\n.SH SYNOPSIS\n.B reitosd\n[\\fIOPTIONS\\fR]\n.SH DESCRIPTION\nServes "
+            "JupyterLab and the Jupyter API. Kernels live in \\fBreitos\\-shim\\fR and survive the "
+            "daemon.\n.SH OPTIONS\n",
+            REITOS_VERSION);
     for (size_t i = 0; i < COUNTOF(options); i++) {
-        const struct option *o = &options[i];
-        const char *title = group_title(o->name);
+        const char *title = group_title(options[i].name);
         if (title)
             buf_add(out, ".SS %s\n", title);
-        buf_add(out, ".TP\n\\fB\\-\\-");
-        conf_roff(out, o->name);
-        buf_add(out, "\\fR");
-        if (o->type == TYPE_BOOL) {
-            buf_add(out, ", \\fB\\-\\-no\\-");
-            conf_roff(out, o->name);
-            buf_add(out, "\\fR");
-        } else {
-            buf_add(out, " \\fI");
-            conf_roff(out, o->meta);
-            buf_add(out, "\\fR");
-        }
-        buf_add(out, "\n");
-        conf_roff(out, o->help);
-        buf_add(out, ".\n");
-        if (default_shown(o)) {
-            buf_add(out, "Default: \\fB");
-            conf_roff(out, o->def);
-            buf_add(out, "\\fR.\n");
-        }
+        man_option(out, &options[i]);
     }
+    buf_add(
+        out,
+        ".SH CONFIGURATION\nEach option can be set in the file (section \\fB[reitos]\\fR, "
+        "\\fIname = value\\fR) and as environment variable \\fBREITOS_\\fINAME\\fR (in capitals, "
+        "dashes as underscores). Flags win over the environment, the environment over the "
+        "file.\n.SH SIGNALS\nTERM, INT and HUP end the daemon and its kernels. USR1 ends only the "
+        "daemon; its kernels wait \\fB\\-\\-grace\\fR seconds for the next one.\n.SH EXIT STATUS\n"
+        "0 ended by a signal; 1 it failed; 2 wrong use or configuration.\n.SH FILES\n.TP\n"
+        "\\fI~/.config/reitos/reitos.ini\\fR\nConfiguration.\n.TP\n\\fI~/.local/share/reitos\\fR\n"
+        "Data folder: kernels, journals, state.\n.SH SEE ALSO\n\\fBreitos\\fR(1)\n");
 }
 
 /* What bash completes after the option: words, files, folders, or nothing known. */
