@@ -67,7 +67,7 @@ class NotebookTestBase(TestCase):
                     f"--ServerApp.port={cls.port}", f"--ServerApp.base_url={cls.url_prefix}",
                     f"--ServerApp.token={cls.token}", f"--ServerApp.root_dir={cls.notebook_dir}"]
             return args + [f"--{k}={v}" for k, v in cls.options().items()]
-        args = [f"{REPO}/build/reitosd", "--listen", f"127.0.0.1:{cls.port}",
+        args = [os.environ.get("REITOS_BUILD", REPO + "/build") + "/reitosd", "--listen", f"127.0.0.1:{cls.port}",
                 "--root", cls.notebook_dir, "--data", f"{cls.home}/reitos",
                 "--token", cls.token, "--base-url", cls.url_prefix]
         for name, value in cls.options().items():
@@ -76,7 +76,7 @@ class NotebookTestBase(TestCase):
         return args
 
     @classmethod
-    def setUpClass(cls):
+    def setup_class(cls):
         cls.home = tempfile.mkdtemp(prefix="thirdparty-")
         cls.notebook_dir = os.path.join(cls.home, "notebooks")
         cls.data_dir = os.path.join(cls.home, "data")
@@ -99,12 +99,12 @@ class NotebookTestBase(TestCase):
             if cls.process.poll() is not None or time.monotonic() > deadline:
                 with open(cls.log.name) as log:
                     sys.stderr.write(log.read())
-                cls.tearDownClass()
+                cls.teardown_class()
                 raise RuntimeError("the server did not start")
             time.sleep(0.1)
 
     @classmethod
-    def tearDownClass(cls):
+    def teardown_class(cls):
         cls.process.terminate()
         try:
             cls.process.wait(30)

@@ -27,8 +27,8 @@ HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ.get("REITOS_BUILD", HERE.parents[1] / "build")).resolve()
 SUITES = {
     "notebook": [f"notebook.services.{name}.tests.test_{name}_api" for name in
-                 ("api", "config", "contents", "kernels", "kernelspecs", "nbconvert", "sessions")]
-    + ["notebook.terminal.tests.test_terminals_api"],
+                 ("config", "contents", "kernels", "kernelspecs", "nbconvert", "sessions")]
+    + ["notebook.services.api.tests.test_api", "notebook.terminal.tests.test_terminals_api"],
     "kernel-test": [str(HERE / "kernel_test.py")],
     "message-spec": ["ipykernel.tests.test_message_spec", "ipykernel.tests.test_kernel"],
     "nbclient": ["nbclient.tests.test_client"],
