@@ -29,7 +29,7 @@ SUITES = {
     "notebook": [f"notebook.services.{name}.tests.test_{name}_api" for name in
                  ("config", "contents", "kernels", "kernelspecs", "nbconvert", "sessions")]
     + ["notebook.services.api.tests.test_api", "notebook.terminal.tests.test_terminals_api"],
-    "kernel-test": [str(HERE / "kernel_test.py")],
+    "kernel-test": [str(HERE / "python_kernel.py")],
     "message-spec": ["ipykernel.tests.test_message_spec", "ipykernel.tests.test_kernel"],
     "nbclient": ["nbclient.tests.test_client"],
 }
