@@ -290,6 +290,7 @@ static void fini(struct daemon *d)
     struct gw *gw = &d->gw;
     if (gw->http)
         http_server_stop(gw->http);
+    loop_drain(&d->loop);
     kernels_free(gw->kernels);
     gw->kernels = NULL;
     merge_free(gw->merge);

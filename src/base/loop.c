@@ -11,6 +11,9 @@ struct work {
     void *arg;
 };
 
+/* Of this thread's loop: queued and not yet done. */
+static _Thread_local size_t works;
+
 static void run_work(uv_work_t *req)
 {
     struct work *w = req->data;
@@ -21,6 +24,7 @@ static void finish_work(uv_work_t *req, int status)
 {
     struct work *w = req->data;
     (void)status; /* never cancelled: nothing calls uv_cancel */
+    works--;
     w->done(w->arg);
     free(w);
 }
@@ -34,6 +38,13 @@ void loop_work(uv_loop_t *loop, void (*work)(void *), void (*done)(void *), void
     w->req.data = w;
     if (uv_queue_work(loop, &w->req, run_work, finish_work) != 0)
         abort(); /* only for a NULL callback */
+    works++;
+}
+
+void loop_drain(uv_loop_t *loop)
+{
+    while (works)
+        uv_run(loop, UV_RUN_ONCE);
 }
 
 struct loop_timer {

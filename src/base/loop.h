@@ -7,6 +7,9 @@
 /* Runs `work` on the thread pool, then `done` on the loop. */
 void loop_work(uv_loop_t *loop, void (*work)(void *), void (*done)(void *), void *arg);
 
+/* Runs the loop until no work of loop_work() is left: before what its `done` functions use goes. */
+void loop_drain(uv_loop_t *loop);
+
 /* A timer that owns its memory. `cb` runs once after `ms` (repeat_ms 0) or every repeat_ms. */
 struct loop_timer;
 struct loop_timer *loop_timer_start(uv_loop_t *loop, uint64_t ms, uint64_t repeat_ms,

@@ -187,6 +187,8 @@ static void shim_connect(void *arg);
 static void on_down(void *arg, const struct err *why)
 {
     struct gw *gw = arg;
+    if (!gw->kernels) /* the daemon is ending, and the shim was faster */
+        return;
     log_error("the kernels' parent process ended", "reason", why->msg, NULL);
     list_foreach(it, &gw->kernels->all)
     {
