@@ -82,7 +82,8 @@ def test_ready(shim):
 
 
 @pytest.mark.parametrize("what", [
-    "sys.argv", "sys.path", "sys.orig_argv[1:]", "os.getcwd()", "dict(os.environ)", "list(sys.flags)",
+    "sys.argv", "sys.path", "sys.orig_argv[1:]", "os.getcwd()", "dict(os.environ)",
+    "list(sys.flags)",
     "sys._xoptions", "sys.executable", "sys.prefix", "sys.getdefaultencoding()",
     "sys.getfilesystemencoding()", "[getattr(sys, s).encoding for s in "
     "('__stdin__', '__stdout__', '__stderr__', 'stdout', 'stderr')]",
@@ -105,10 +106,12 @@ def test_ready(shim):
     "get_ipython().config.get('IPKernelApp', {}).get('parent_handle')",
     "[type(f).__name__ if not isinstance(f, type) else f.__name__ for f in sys.meta_path "
     "if type(f).__name__ != 'Stash']",
-    "sorted(f.__name__ for f in __import__('copyreg').dispatch_table if 'numpy' not in f.__module__)",
+    "sorted(f.__name__ for f in __import__('copyreg').dispatch_table "
+    "if 'numpy' not in f.__module__)",
 ])
 def test_same(pair, what):
-    same(pair, "import sys, os, json, signal, logging, threading\nprint(json.dumps((%s), default=str))"
+    same(pair, "import sys, os, json, signal, logging, threading\n"
+               "print(json.dumps((%s), default=str))"
          % what)
 
 
@@ -218,11 +221,11 @@ def test_matmul_takes_the_same_time(shim):
     code = ("import numpy as np, time, json\na = np.random.rand(1200, 1200)\nt = []\n"
             "for _ in range(9):\n    s = time.perf_counter(); a @ a\n"
             "    t.append(time.perf_counter() - s)\nprint(min(t))")
-    forked, plain = shim.fork().ready(), shim.plain().ready()
-    for k in (forked, plain):
-        k.json(code)
-    ratio = min(forked.json(code) for _ in range(3)) / min(plain.json(code) for _ in range(3))
-    assert 0.5 < ratio < 1.6
+    kernels = [shim.fork().ready(), shim.plain().ready()]
+    # by turns and the best of each, as other work on the machine comes and goes
+    rounds = [[k.json(code) for k in kernels] for _ in range(6)]
+    forked, plain = (min(times) for times in zip(*rounds))
+    assert 0.5 < forked / plain < 1.6
 
 
 def test_library_variable_set_too_late_is_told(shim):
@@ -425,7 +428,8 @@ def test_preload_absent_or_broken(own, tmp_path):
 def test_interpreter_options(own):
     s = own(BUNDLED, preload="-Xfrozen_modules=off,numpy")
     assert s.ready["preloaded"] == ["numpy"]
-    code = "import sys, json\nprint(json.dumps([sys._xoptions, sys.orig_argv[1:4], list(sys.flags)]))"
+    code = ("import sys, json\n"
+            "print(json.dumps([sys._xoptions, sys.orig_argv[1:4], list(sys.flags)]))")
     forked = s.fork().ready().json(code)
     assert forked == s.plain(options=["-Xfrozen_modules=off"]).ready().json(code)
 
@@ -517,8 +521,10 @@ def test_spare_becomes_the_notebooks_kernel(shim, tmp_path):
     kernel, fifo = spare(shim)
     go(fifo, tmp_path, env)
     plain = shim.plain(env, cwd=tmp_path)
-    code = ("import os, sys, json, time\nprint(json.dumps([dict(os.environ), os.getcwd(), sys.path, "
-            "get_ipython().starting_dir, [str(d) for d in _dh], globals().get('__session__'), time.tzname, "
+    code = ("import os, sys, json, time\n"
+            "print(json.dumps([dict(os.environ), os.getcwd(), sys.path, "
+            "get_ipython().starting_dir, [str(d) for d in _dh], globals().get('__session__'), "
+            "time.tzname, "
             "sorted(globals()), get_ipython().execution_count]))")
     assert kernel.ready().json(code) == plain.ready().json(code)
     if importable(kernel, "threadpoolctl"):
@@ -558,8 +564,9 @@ def test_spares_are_not_twins(shim, tmp_path):
     for _ in range(2):
         kernel, fifo = spare(shim)
         go(fifo, tmp_path, shim.env)
-        rows.append(kernel.ready().json("import random, numpy, json\n"
-                                        "print(json.dumps([random.random(), numpy.random.rand()]))"))
+        rows.append(kernel.ready().json(
+            "import random, numpy, json\n"
+            "print(json.dumps([random.random(), numpy.random.rand()]))"))
     assert rows[0][0] != rows[1][0] and rows[0][1] != rows[1][1]
 
 
