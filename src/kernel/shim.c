@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
@@ -20,6 +21,7 @@
 #define TICK_MS 10000
 #define SOFT_MS 20        /* busy, idle and times are told at most this often per kernel */
 #define FIRST_CLIENT_S 10 /* whoever started us has so long to say hello */
+#define IDLE_MS 300       /* without kernels and clients */
 #define END_MS 6000       /* after this the remaining kernels are killed */
 
 /* ---- kernels ---- */
@@ -136,7 +138,12 @@ static void on_grace(void *arg)
 {
     struct shim *s = arg;
     s->grace = loop_timer_stop(s->grace);
-    log_info("nobody came back: kernels are ended", NULL);
+    if (s->idle && s->nclients > 0) { /* one that is about to say hello */
+        s->grace = loop_timer_start(&s->loop, IDLE_MS, 0, on_grace, s);
+        return;
+    }
+    if (!s->idle)
+        log_info("nobody came back: kernels are ended", NULL);
     shim_end(s, 0, 1);
 }
 
@@ -158,13 +165,13 @@ void shim_check_idle(struct shim *s)
         s->grace = loop_timer_stop(s->grace);
         return;
     }
-    if (s->served && !living(s)) {
-        shim_end(s, 0, 1);
+    int idle = s->served && !living(s);
+    if (s->grace && idle == s->idle)
         return;
-    }
-    if (!s->grace)
-        s->grace = loop_timer_start(
-            &s->loop, (uint64_t)(s->served ? s->grace_s : FIRST_CLIENT_S) * 1000, 0, on_grace, s);
+    loop_timer_stop(s->grace);
+    s->idle = idle;
+    uint64_t ms = idle ? IDLE_MS : (uint64_t)(s->served ? s->grace_s : FIRST_CLIENT_S) * 1000;
+    s->grace = loop_timer_start(&s->loop, ms, 0, on_grace, s);
 }
 
 static void on_end_late(void *arg)
@@ -179,6 +186,7 @@ void shim_end(struct shim *s, int now, int keep)
     if (!s->ending) {
         s->ending = 1;
         log_info("ending", NULL);
+        IGNORE_RESULT(unlink(s->socket_path)); /* a client that comes now starts another shim */
         s->end = loop_timer_start(&s->loop, END_MS, 0, on_end_late, s);
     }
     list_foreach(it, &s->kernels) kernel_stop(kernel_of(it), now, keep);
@@ -217,9 +225,14 @@ static int take_lock(struct shim *s, struct err *e)
     autofd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_errno(e, errno, "%s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return err_set(e, ERR_CONFLICT, "%s: another reitos-shim serves this folder",
-                       s->conf->data);
+    int64_t until = sys.mono_us() + END_MS * 1000;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        /* One that is ending has removed its socket, and has kernels to wait for. */
+        if (access(s->socket_path, F_OK) == 0 || sys.mono_us() > until)
+            return err_set(e, ERR_CONFLICT, "%s: another reitos-shim serves this folder",
+                           s->conf->data);
+        poll(NULL, 0, 20);
+    }
     char text[16];
     int n = snprintf(text, sizeof text, "%d\n", getpid());
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
@@ -276,7 +289,6 @@ static void on_connection(uv_stream_t *st, int status)
 
 static int listen_at(struct shim *s, struct err *e)
 {
-    s->socket_path = xasprintf("%s/run/shim.sock", s->conf->data);
     if (strlen(s->socket_path) >= sizeof((struct sockaddr_un *)NULL)->sun_path)
         return err_set(e, ERR_INVALID, "%s: path too long for a socket; use a shorter data folder",
                        s->socket_path);
@@ -301,6 +313,7 @@ static void init(struct shim *s, const struct shim_conf *conf)
     s->conf = conf;
     s->lock = -1;
     s->grace_s = conf->grace_s;
+    s->socket_path = xasprintf("%s/run/shim.sock", conf->data);
     list_init(&s->kernels);
     list_init(&s->clients);
     uv_loop_init(&s->loop);
@@ -347,7 +360,6 @@ static void finish(struct shim *s)
     zctx_free(s->host.zctx);
     clean_run(s->conf->data);
     free((char *)s->host.hash_seed);
-    free(s->socket_path);
 }
 
 int shim_run(const struct shim_conf *conf, struct err *e)
@@ -374,6 +386,7 @@ int shim_run(const struct shim_conf *conf, struct err *e)
     }
     if (s->lock >= 0)
         close(s->lock);
+    free(s->socket_path);
     free(s);
     return rc;
 }

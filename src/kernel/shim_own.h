@@ -23,7 +23,9 @@ struct shim {
     uv_signal_t term, intr;
     struct loop_timer *tick, *grace, *soft, *end;
     int grace_s;
-    int ending, ended, served; /* served: somebody said hello once */
+    int ending, ended;
+    int served; /* somebody said hello once */
+    int idle;   /* the grace timer runs because there is nothing to keep */
     uint64_t messages;
     char *socket_path;
     int lock;

@@ -16,7 +16,9 @@
 #include "base/sys.h"
 
 #define START_US 5000000
-#define LOG_MAX (16 << 20)
+#define OTHER_US 500000
+#define LOG_MAX ((size_t)16 << 20)
+#define LIMIT_MIB 1024
 
 int err_code_of(const char *name)
 {
@@ -51,15 +53,18 @@ static int connect_to(const char *path, struct err *e)
     return err_errno(e, errno, "%s", path);
 }
 
-/* In the second child: nothing of the starter is left but the environment. */
-static void exec_shim(const struct shimc_conf *conf, const char *log, char *const *argv)
+/* In the second child: nothing of the starter is left but the environment, and descriptor 3, the
+ * end of a pipe by which the starter sees whether the shim still runs. */
+static void exec_shim(char *const *argv, const char *log, int alive)
 {
     int out = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(out < 0 ? null : out, 2) < 0)
         _exit(127);
-    if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
-        for (int fd = 3; fd < 65536; fd++)
+    if (alive == 3 ? fcntl(3, F_SETFD, 0) < 0 : dup2(alive, 3) < 0)
+        _exit(127);
+    if (syscall(SYS_close_range, 4, ~0U, 0) < 0)
+        for (int fd = 4; fd < 65536; fd++)
             close(fd);
     sigset_t none;
     sigemptyset(&none);
@@ -67,69 +72,90 @@ static void exec_shim(const struct shimc_conf *conf, const char *log, char *cons
     for (int sig = 1; sig < 32; sig++)
         signal(sig, SIG_DFL);
     if (chdir("/") == 0)
-        execv(conf->shim, argv);
+        execv(argv[0], argv);
     static const char text[] = "reitos: cannot run reitos-shim\n";
     IGNORE_RESULT(write(2, text, sizeof text - 1)); /* nothing else to tell it to */
     _exit(127);
 }
 
-/* Starts it as nobody's child, in a session of its own. */
+/* Starts it as nobody's child, in a session of its own. Returns the other end of the pipe. */
 static int spawn_shim(const struct shimc_conf *conf, const char *log, struct err *e)
 {
-    char grace[16], limit[16];
-    snprintf(grace, sizeof grace, "%d", conf->grace_s);
-    snprintf(limit, sizeof limit, "%d", conf->journal_limit_mib ? conf->journal_limit_mib : 1024);
+    autofree char *grace = xasprintf("%d", conf->grace_s);
+    autofree char *limit =
+        xasprintf("%d", conf->journal_limit_mib ? conf->journal_limit_mib : LIMIT_MIB);
     autofree char *data = realpath(conf->data, NULL);
-    if (!data)
-        return err_errno(e, errno, "%s", conf->data);
-    char *argv[] = {(char *)conf->shim,
-                    (char *)"--data",
-                    data,
-                    (char *)"--grace",
-                    grace,
-                    (char *)"--journal-limit",
-                    limit,
-                    NULL};
-    pid_t pid = fork();
-    if (pid < 0)
+    autofree char *shim = realpath(conf->shim, NULL);
+    if (!data || !shim)
+        return err_errno(e, errno, "%s", data ? conf->shim : conf->data);
+    char *argv[] = {shim,  (char *)"--data",          data,  (char *)"--grace",
+                    grace, (char *)"--journal-limit", limit, NULL};
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
         return err_errno(e, errno, "starting reitos-shim");
+    pid_t pid = fork();
     if (pid == 0) {
         setsid();
         pid_t second = fork();
         if (second == 0)
-            exec_shim(conf, log, argv);
+            exec_shim(argv, log, ends[1]);
         _exit(second < 0);
     }
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return err_errno(e, errno, "starting reitos-shim");
+    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    return 0;
+    return ends[0];
 }
 
-/* The last line of the log, for an error message. */
-static char *last_line(const char *log)
+static size_t log_size(const char *log)
 {
-    autobuf struct buf b = BUF_INIT(LOG_MAX);
-    if (fs_read_path(log, LOG_MAX, &b, NULL) < 0 || !b.len)
-        return xstrdup("it left no log");
+    struct stat st;
+    return stat(log, &st) == 0 ? (size_t)st.st_size : 0;
+}
+
+/* The last line of the log after what was there before, for an error message. */
+static char *last_line(const char *log, size_t before)
+{
+    autobuf struct buf b = BUF_INIT(2 * LOG_MAX);
+    if (fs_read_path(log, b.max, &b, NULL) < 0 || b.len <= before)
+        return xstrdup("it said nothing");
     while (b.len && b.data[b.len - 1] == '\n')
         b.data[--b.len] = '\0';
     const char *nl = strrchr(b.data, '\n');
     return xstrndup(nl ? nl + 1 : b.data, 500);
 }
 
-static int wait_for(const char *path, const char *log, struct err *e)
+static int wait_for(const char *path, int alive, struct err *e)
 {
     int64_t until = sys.mono_us() + START_US;
-    for (;;) {
+    for (int ended = 0;;) {
         int fd = connect_to(path, e);
-        if (fd != ERR_UNAVAILABLE)
+        if (fd != ERR_UNAVAILABLE || sys.mono_us() > until)
             return fd;
-        if (sys.mono_us() > until)
-            break;
-        poll(NULL, 0, 2);
+        struct pollfd p = {.fd = ended ? -1 : alive, .events = POLLIN};
+        if (poll(&p, 1, 2) > 0) { /* perhaps in favour of one that another client starts */
+            ended = 1;
+            until = sys.mono_us() + OTHER_US;
+        }
     }
-    autofree char *line = last_line(log);
+}
+
+static int start(const struct shimc_conf *conf, const char *path, const char *log, struct err *e)
+{
+    size_t before = log_size(log);
+    if (before > LOG_MAX && truncate(log, 0) == 0)
+        before = 0;
+    autofd int alive = spawn_shim(conf, log, e);
+    if (alive < 0)
+        return alive;
+    int fd = wait_for(path, alive, e);
+    if (fd != ERR_UNAVAILABLE)
+        return fd;
+    autofree char *line = last_line(log, before);
     return err_set(e, ERR_UNAVAILABLE, "reitos-shim does not start: %s", line);
 }
 
@@ -146,10 +172,5 @@ int shimc_connect(const struct shimc_conf *conf, struct err *e)
     int rc = fs_mkdirs(run, 0700, e);
     if (rc < 0)
         return rc;
-    struct stat st;
-    if (stat(log, &st) == 0 && st.st_size > LOG_MAX)
-        IGNORE_RESULT(truncate(log, 0)); /* a log is no reason not to start */
-    if ((rc = spawn_shim(conf, log, e)) < 0)
-        return rc;
-    return wait_for(path, log, e);
+    return start(conf, path, log, e);
 }

@@ -519,8 +519,8 @@ def test_client_that_is_killed_in_mid_frame(shim, kernel):
 
 def test_client_that_does_not_read_is_dropped_alone(shim, kernel):
     lazy = Client(shim.data)
-    for _ in range(3000):
-        lazy.ask("annotate", k=kernel.id, annotation={"x": "y" * 20000})
+    for _ in range(200):
+        lazy.ask("annotate", k=kernel.id, annotation={"x": "y" * 400_000})
         if len(shim.client.events) > 100:
             shim.client.events.clear()
         try:
@@ -581,6 +581,22 @@ def test_ends_at_once_without_kernels_and_clients(make_shim):
     shim = make_shim(grace=60)
     shim.client.close()
     shim.process.wait(5)
+
+
+def test_a_client_that_comes_while_it_ends_gets_a_new_shim(make_shim):
+    shim = make_shim(grace=60)
+    k = shim.start(PYTHON)
+    k.execute("import time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+              "while True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: pass")
+    k.wait(lambda k: [m for m in k.messages if m.type == "execute_input"])
+    time.sleep(0.1)
+    shim.process.send_signal(signal.SIGTERM)
+    eventually(lambda: not (shim.data / "run/shim.sock").exists())
+    assert shim.process.poll() is None
+    next_one = Shim(BUILD / "reitos-shim", shim.data, env=home_env(str(shim.data)))
+    assert next_one.client.models[k.id]["state"] == "dead"
+    shim.process.wait(1)
+    next_one.stop()
 
 
 def test_shutdown(shim):
