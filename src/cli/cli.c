@@ -129,6 +129,10 @@ static int parse_option(struct cli *c, int argc, char **argv, int i, struct err 
         o = find_letter(c, arg[1]);
         inline_value = arg[2] ? arg + 2 : NULL;
     }
+    if (!o && (c->command->flags & CLI_PASS)) {
+        c->operands[c->noperands++] = argv[i];
+        return 1;
+    }
     if (!o)
         return unknown_option(c, arg, e);
     if (!o->meta && inline_value)

@@ -36,6 +36,7 @@ typedef int (*cli_run_fn)(struct cli *c, struct err *e);
 enum {
     CLI_RAW = 1,     /* everything after the name is handed on as it is */
     CLI_NO_CONF = 2, /* works without a valid configuration */
+    CLI_PASS = 4,    /* options that are unknown here are operands: another program knows them */
 };
 
 struct cli_command {

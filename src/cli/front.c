@@ -71,7 +71,8 @@ static void on_request(void *arg, const struct slice *frames, size_t n)
     }
     /* the first frame is what the ROUTER socket knows the sender by */
     if (ch != JCHAN_STDIN && frames[0].len <= IDENTITY_MAX)
-        routes_put(f->routes, h->msg_id, frames[0].data, frames[0].len);
+        routes_put(f->routes, h->msg_id, frames[0].data, frames[0].len,
+                   !strcmp(h->msg_type, "execute_request") && !*h->subshell_id);
     f->cb(f->arg, m);
 }
 
@@ -125,6 +126,8 @@ static int ends_with(const char *s, const char *tail)
     return n >= t && !strcmp(s + n - t, tail);
 }
 
+static void release_held(struct front *f);
+
 static void deliver_reply(struct front *f, struct jmsg *m, const struct jhead *h)
 {
     struct slice identity;
@@ -133,6 +136,21 @@ static void deliver_reply(struct front *f, struct jmsg *m, const struct jhead *h
     send_to(f, m->channel, identity, m);
     if (m->channel != JCHAN_STDIN && ends_with(h->msg_type, "_reply"))
         routes_drop(f->routes, h->parent_id);
+    if (!strcmp(h->msg_type, "execute_reply"))
+        release_held(f);
+}
+
+/* kernel_info is answered from a cache, at once also for a busy kernel; but a client that has a
+ * cell running itself expects its replies in order. */
+static void release_held(struct front *f)
+{
+    for (struct jmsg *m = routes_release(f->routes); m; m = routes_release(f->routes)) {
+        const struct jhead *h;
+        struct err e = {0};
+        if (jmsg_head(m, &h, &e) >= 0)
+            deliver_reply(f, m, h);
+        jmsg_unref(m);
+    }
 }
 
 void front_deliver(struct front *f, struct jmsg *m)
@@ -154,7 +172,8 @@ void front_deliver(struct front *f, struct jmsg *m)
     /* The journal holds execute requests too; those are not for clients. */
     if (m->channel != JCHAN_STDIN && ends_with(h->msg_type, "_request"))
         return;
-    deliver_reply(f, m, h);
+    if (strcmp(h->msg_type, "kernel_info_reply") || !routes_hold(f->routes, h->parent_id, m))
+        deliver_reply(f, m, h);
 }
 
 void front_status(struct front *f, struct jmsg *request, const char *state)

@@ -306,6 +306,8 @@ static int make_request(const struct cli *c, const struct kern_conf *conf, json_
     if (r < 0)
         return r;
     add_env(request, conf->env);
+    for (int i = 0; i < conf->nargs; i++)
+        json_array_append_new(json_object_get(request, "argv"), json_string(conf->args[i]));
     json_object_set_new(request, "op", json_string("start"));
     json_object_set_new(request, "cwd", json_string(conf->cwd));
     json_object_set(request, "annotation", conf->annotation);

@@ -40,7 +40,9 @@ struct kern_conf {
     const char *cwd;
     json_t *annotation; /* borrowed object */
     json_t *env;        /* borrowed object, added to the kernelspec's environment */
-    int needs_python;   /* refuse kernels of other languages, ERR_UNSUPPORTED */
+    char *const *args;  /* nargs further arguments for the kernel's program */
+    int nargs;
+    int needs_python; /* refuse kernels of other languages, ERR_UNSUPPORTED */
 };
 
 struct kern;

@@ -17,18 +17,20 @@
 #include "cli/kern.h"
 
 #define FILE_MAX ((size_t)1 << 16)
-#define POLL_MS 500   /* is the parent alive */
-#define DRAIN_MS 5    /* do subscribers take more */
-#define FLUSH_MS 2000 /* for the last messages to leave */
-#define LINGER_MS 100 /* for what libzmq has taken to reach the clients */
+#define POLL_MS 500     /* is the parent alive */
+#define DRAIN_MS 5      /* do subscribers take more */
+#define FLUSH_MS 2000   /* for the last messages to leave */
+#define SUSPECT_MS 1000 /* for the kernel's end to follow the reply that tells of it */
+#define LINGER_MS 100   /* for what libzmq has taken to reach the clients */
 
 struct proxy {
     uv_loop_t loop;
     uv_signal_t signals[3];
     struct front *front;
     struct kern *kern;
-    struct loop_timer *poll, *drain, *last;
-    pid_t parent; /* 0: the proxy outlives its parent */
+    struct loop_timer *poll, *drain, *last, *doubt;
+    struct jmsg *suspect; /* the reply to the cell in which the kernel died, as it seems */
+    pid_t parent;         /* 0: the proxy outlives its parent */
     int stopping;
     int64_t flush_until_us;
     int code;
@@ -121,10 +123,35 @@ static void on_up(void *arg, json_t *model)
     log_debug("kernel is up", "kernel", json_get_str(model, "id", ""), NULL);
 }
 
+static int tells_of_death(struct jmsg *m)
+{
+    autojson json_t *content = NULL;
+    return m->channel == JCHAN_SHELL && jmsg_is(m, "execute_reply") &&
+           memmem(m->parts[JPART_CONTENT].data, m->parts[JPART_CONTENT].len, "KernelDied", 10) &&
+           jmsg_json(m, JPART_CONTENT, &content, NULL) >= 0 &&
+           !strcmp(json_get_str(content, "ename", ""), "KernelDied");
+}
+
+/* The kernel lives: the reply was about an error of the user's that is called like that. */
+static void on_doubt(void *arg)
+{
+    struct proxy *p = arg;
+    p->doubt = loop_timer_stop(p->doubt);
+    front_deliver(p->front, p->suspect);
+    p->suspect = jmsg_unref(p->suspect);
+}
+
+/* Clients know a dead kernel by its process, and tell it from a failed cell by the reply that does
+ * not come; so the one made on the kernel's behalf stays here. Its error output has told why. */
 static void on_message(void *arg, struct jmsg *m)
 {
     struct proxy *p = arg;
-    front_deliver(p->front, m);
+    if (p->suspect || !tells_of_death(m)) {
+        front_deliver(p->front, m);
+        return;
+    }
+    p->suspect = jmsg_ref(m);
+    p->doubt = loop_timer_start(&p->loop, SUSPECT_MS, 0, on_doubt, p);
 }
 
 static void on_drain(void *arg)
@@ -153,6 +180,7 @@ static void on_ended(void *arg, const struct err *why)
     fprintf(stderr, "reitos kernel-proxy: %s\n", why->msg);
     p->code = err_exit(why->code);
     p->stopping = 1;
+    p->doubt = loop_timer_stop(p->doubt);
     finish(p);
 }
 
@@ -209,8 +237,12 @@ static int start_kernel(struct proxy *p, const struct cli *c, const json_t *file
     autojson json_t *annotation =
         json_pack("{s:s,s:s,s:s}", "path", notebook ? notebook : "", "owner", "reitos kernel-proxy",
                   "kernel_name", json_get_str(file, "kernel_name", ""));
-    struct kern_conf kc = {
-        .spec = cli_value(c, "kernel"), .cwd = cwd, .annotation = annotation, .env = env};
+    struct kern_conf kc = {.spec = cli_value(c, "kernel"),
+                           .cwd = cwd,
+                           .annotation = annotation,
+                           .env = env,
+                           .args = c->operands,
+                           .nargs = c->noperands};
     return kern_open(&p->loop, c, &kc, &ops, p, &p->kern, e);
 }
 
@@ -244,6 +276,8 @@ static int run_proxy(struct cli *c, struct err *e)
     p.poll = loop_timer_stop(p.poll);
     p.drain = loop_timer_stop(p.drain);
     p.last = loop_timer_stop(p.last);
+    p.doubt = loop_timer_stop(p.doubt);
+    p.suspect = jmsg_unref(p.suspect);
     kern_close(p.kern);
     front_close(p.front);
     loop_fini(&p.loop);
@@ -258,7 +292,7 @@ static const struct cli_option options[] = {
 
 const struct cli_command cli_kernel_proxy = {
     .name = "kernel-proxy",
-    .operands = "",
+    .operands = "[ARGUMENTS OF THE KERNEL]",
     .summary = "serve a kernel to any Jupyter client",
     .description =
         "Started by Jupyter from a kernelspec that reitos kernelspec install writes: binds the "
@@ -267,5 +301,7 @@ const struct cli_command cli_kernel_proxy = {
         "interrupts the kernel, SIGTERM stops it.",
     .examples = "reitos kernel-proxy -f /run/user/1000/kernel-1.json --kernel python3",
     .options = options,
+    .max = -1,
+    .flags = CLI_PASS,
     .run = run_proxy,
 };

@@ -13,12 +13,14 @@ struct route {
     char *msg_id;
     void *identity;
     size_t len;
+    int blocks;
+    struct jmsg *held; /* its reply */
 };
 
 struct routes {
     struct route *buckets[BUCKETS];
     struct list ages; /* oldest first */
-    size_t count, max;
+    size_t count, max, nheld;
 };
 
 struct routes *routes_new(size_t max)
@@ -53,6 +55,8 @@ void routes_drop(struct routes *r, const char *msg_id)
         return;
     *at = x->next;
     list_remove(&x->age);
+    r->nheld -= x->held != NULL;
+    jmsg_unref(x->held);
     free(x->msg_id);
     free(x->identity);
     free(x);
@@ -72,7 +76,7 @@ struct routes *routes_free(struct routes *r)
     return NULL;
 }
 
-void routes_put(struct routes *r, const char *msg_id, const void *identity, size_t len)
+void routes_put(struct routes *r, const char *msg_id, const void *identity, size_t len, int blocks)
 {
     routes_drop(r, msg_id);
     if (r->count == r->max)
@@ -83,6 +87,7 @@ void routes_put(struct routes *r, const char *msg_id, const void *identity, size
     x->identity = xmalloc(len + 1);
     memcpy(x->identity, identity, len);
     x->len = len;
+    x->blocks = blocks;
     x->next = *at;
     *at = x;
     list_append(&r->ages, &x->age);
@@ -96,6 +101,44 @@ int routes_get(const struct routes *r, const char *msg_id, struct slice *ret)
         return 0;
     *ret = (struct slice){x->identity, x->len};
     return 1;
+}
+
+static int is_blocked(const struct routes *r, const struct route *x)
+{
+    list_foreach(it, &r->ages)
+    {
+        const struct route *o = container_of(it, struct route, age);
+        if (o == x)
+            break;
+        if (o->blocks && o->len == x->len && !memcmp(o->identity, x->identity, x->len))
+            return 1;
+    }
+    return 0;
+}
+
+int routes_hold(struct routes *r, const char *msg_id, struct jmsg *m)
+{
+    struct route *x = *find(r, msg_id);
+    if (!x || x->held || !is_blocked(r, x))
+        return 0;
+    x->held = jmsg_ref(m);
+    r->nheld++;
+    return 1;
+}
+
+struct jmsg *routes_release(struct routes *r)
+{
+    if (!r->nheld)
+        return NULL;
+    list_foreach(it, &r->ages)
+    {
+        struct route *x = container_of(it, struct route, age);
+        if (!x->held || is_blocked(r, x))
+            continue;
+        r->nheld--;
+        return STEAL(x->held);
+    }
+    return NULL;
 }
 
 size_t routes_count(const struct routes *r)

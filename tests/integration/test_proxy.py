@@ -33,11 +33,11 @@ def cli():
 class Kernel:
     """A started kernel with a client, and what went over its channels."""
 
-    def __init__(self, cli, name="reitos-python3", **kwargs):
+    def __init__(self, cli, name="reitos-python3", args=(), **kwargs):
         specs = KernelSpecManager(kernel_dirs=[str(cli.home / "env/share/jupyter/kernels")],
                                   ensure_native_kernel=False)
         self.km = KernelManager(kernel_name=name, kernel_spec_manager=specs, **kwargs)
-        self.km.start_kernel(env=cli.env, cwd=str(cli.work))
+        self.km.start_kernel(env=cli.env, cwd=str(cli.work), extra_arguments=list(args))
         self.kc = self.km.client()
         self.open(self.kc)
 
@@ -298,14 +298,41 @@ def test_restart(own):
     assert reply["ename"] == "NameError"
 
 
+def test_kernel_info_keeps_its_place(shared):
+    """The answer is cached, but comes after the reply to the client's own running cell."""
+    first = shared.kc.execute("import time\ntime.sleep(1)")
+    second = shared.kc.kernel_info()
+    other = shared.client()  # another client does not wait
+    other.stop_channels()
+    got = [shared.kc.get_shell_msg(timeout=SECONDS)["parent_header"]["msg_id"] for _ in range(2)]
+    assert got == [first, second]
+
+
+def test_extra_arguments_reach_the_kernel(cli, shared):
+    k = Kernel(cli, args=["--InteractiveShell.ast_node_interactivity=none"])
+    try:
+        assert k.text("print(get_ipython().ast_node_interactivity)") == "none\n"
+    finally:
+        k.close()
+
+
 @pytest.mark.parametrize("source, code", [
     ("import os\nos.kill(os.getpid(), 9)", 1), ("import os\nos._exit(7)", 1)])
 def test_kernel_death_ends_the_proxy(own, source, code):
-    msg_id = own.kc.execute(source)
-    reply = own.shell(msg_id)["content"]  # also of a dead kernel
-    assert reply["status"] == "error" and reply["ename"] == "KernelDied"
+    own.kc.execute(source)
+    while True:  # the cause is shown; no reply tells a dead kernel from a failed cell
+        m = own.kc.get_iopub_msg(timeout=SECONDS)
+        if m["msg_type"] == "error":
+            break
+    assert m["content"]["ename"] == "KernelDied"
     wait_for(lambda: not own.km.is_alive())
     assert own.km.provisioner.process.returncode == code
+    assert not own.kc.shell_channel.msg_ready()
+
+
+def test_error_called_like_ours_is_a_reply(shared):
+    _, reply = shared.run("class KernelDied(Exception):\n    pass\nraise KernelDied()")
+    assert reply["ename"] == "KernelDied" and shared.km.is_alive()
 
 
 def test_termination_stops_the_kernel(own, cli):

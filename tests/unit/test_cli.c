@@ -61,7 +61,8 @@ static void test_texts(void **state)
         assert_non_null(strstr(buf_str(&help), cli_commands[i]->name));
         assert_non_null(strstr(buf_str(&comp), cli_commands[i]->name));
     }
-    assert_non_null(strstr(buf_str(&man), ".SS \"reitos kernel\\-proxy [OPTIONS]\"\n"));
+    assert_non_null(strstr(buf_str(&man),
+                           ".SS \"reitos kernel\\-proxy [OPTIONS] [ARGUMENTS OF THE KERNEL]\"\n"));
     assert_non_null(strstr(buf_str(&man), "\\fB\\-\\-allow\\-errors\\fR\n"));
     assert_non_null(strstr(buf_str(&man), ".SH EXIT STATUS\n"));
     assert_non_null(strstr(buf_str(&comp), "complete -o filenames -F _reitos reitos\n"));
@@ -108,6 +109,10 @@ static void test_arguments(void **state)
     assert_int_equal(parse(&c, "kill", &e, "--", "-x", "--all", NULL), 0);
     assert_int_equal(c.noperands, 2);
     assert_int_equal(parse(&c, "run", &e, "--help", NULL), 0);
+    assert_int_equal(parse(&c, "kernel-proxy", &e, "-f", "x", "--profile-dir", "y", "--a=b", NULL),
+                     0);
+    assert_int_equal(c.noperands, 3); /* what the kernel's program is to get */
+    assert_string_equal(c.operands[2], "--a=b");
     assert_int_equal(parse(&c, "log", &e, "-", NULL), 0); /* a lone dash is an operand */
 }
 
@@ -344,15 +349,15 @@ static void test_routes(void **state)
     (void)state;
     struct routes *r = routes_new(3);
     struct slice s;
-    routes_put(r, "a", "\0\1id", 4);
-    routes_put(r, "b", "B", 1);
-    routes_put(r, "a", "\0\2", 2); /* now the youngest */
+    routes_put(r, "a", "\0\1id", 4, 0);
+    routes_put(r, "b", "B", 1, 0);
+    routes_put(r, "a", "\0\2", 2, 0); /* now the youngest */
     assert_int_equal(routes_count(r), 2);
     assert_true(routes_get(r, "a", &s));
     assert_int_equal(s.len, 2);
     assert_memory_equal(s.data, "\0\2", 2);
-    routes_put(r, "c", "C", 1);
-    routes_put(r, "d", "D", 1);
+    routes_put(r, "c", "C", 1, 0);
+    routes_put(r, "d", "D", 1, 0);
     assert_int_equal(routes_count(r), 3);
     assert_false(routes_get(r, "b", &s));
     assert_true(routes_get(r, "a", &s));
@@ -364,6 +369,45 @@ static void test_routes(void **state)
     assert_null(routes_free(NULL));
 }
 
+static struct jmsg *reply(void)
+{
+    autojson json_t *none = json_object();
+    return jmsg_make(JCHAN_SHELL, "kernel_info_reply", "s", NULL, none);
+}
+
+static void test_held_replies(void **state)
+{
+    (void)state;
+    struct routes *r = routes_new(10);
+    struct slice s;
+    autojmsg struct jmsg *m = reply();
+    routes_put(r, "info0", "A", 1, 0);
+    routes_put(r, "cell1", "A", 1, 1);
+    routes_put(r, "cell2", "A", 1, 1);
+    routes_put(r, "info", "A", 1, 0);
+    routes_put(r, "other", "B", 1, 0);
+    assert_false(routes_hold(r, "info0", m)); /* older than the cells */
+    assert_false(routes_hold(r, "other", m)); /* another sender's */
+    assert_false(routes_hold(r, "unknown", m));
+    assert_null(routes_release(r));
+    assert_true(routes_hold(r, "info", m));
+    assert_int_equal(m->refs, 2);
+    assert_null(routes_release(r));
+    routes_drop(r, "cell1");
+    assert_null(routes_release(r));
+    routes_drop(r, "cell2");
+    struct jmsg *out = routes_release(r);
+    assert_ptr_equal(out, m);
+    jmsg_unref(out);
+    assert_null(routes_release(r));
+    assert_true(routes_get(r, "info", &s)); /* the caller drops it with the reply */
+    routes_put(r, "cell3", "B", 1, 1);
+    routes_put(r, "last", "B", 1, 0);
+    assert_true(routes_hold(r, "last", m));
+    routes_free(r); /* with a reply still held */
+    assert_int_equal(m->refs, 1);
+}
+
 static void test_many_routes(void **state)
 {
     (void)state;
@@ -372,7 +416,7 @@ static void test_many_routes(void **state)
     char id[16];
     for (int i = 0; i < 20000; i++) {
         snprintf(id, sizeof(id), "m%d", i);
-        routes_put(r, id, &i, sizeof(i));
+        routes_put(r, id, &i, sizeof(i), 0);
     }
     assert_int_equal(routes_count(r), 5000);
     for (int i = 0; i < 20000; i += 7) {
@@ -402,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_notebook_kernel),
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_many_routes),
+        cmocka_unit_test(test_held_replies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
