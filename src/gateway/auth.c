@@ -2,6 +2,7 @@
 #include "gateway/auth.h"
 
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -162,7 +163,7 @@ void auth_login(struct auth *a, struct http_req *r, const char *user, char ret_n
     struct cookie_session s = {.issued_us = sys.wall_us()};
     if (!xsrf_check(&a->key, http_cookie(r, "_xsrf"), s.nonce))
         sys_random_hex(s.nonce, sizeof s.nonce / 2);
-    strncpy(s.user, user, sizeof s.user - 1);
+    snprintf(s.user, sizeof s.user, "%s", user);
     autofree char *name = cookie_name(http_header(r, "host"));
     autofree char *value = cookie_make(&a->key, name, &s);
     http_set_header(r, "Set-Cookie", "%s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Lax%s", name,
@@ -380,6 +381,29 @@ static int xsrf_needed_ok(struct auth *a, struct http_req *r, const struct cooki
     return auth_xsrf_ok(a, r, given, session->nonce);
 }
 
+/* The rules for what needs somebody; the origin is in order. */
+static int pass(struct auth *a, struct http_req *r, unsigned flags, enum proof proof,
+                const struct cookie_session *session, int in_query)
+{
+    if (proof == PROOF_NONE) {
+        refuse(a, r, flags, given_token(r, &in_query) != NULL);
+        return 0;
+    }
+    if (proof != PROOF_TOKEN && !fetch_site_ok(r)) {
+        http_reply_status(r, 403, "Other sites may not embed this file");
+        return 0;
+    }
+    if (proof == PROOF_COOKIE && !is_safe(r) && !xsrf_needed_ok(a, r, session)) {
+        auth_no_xsrf(r);
+        return 0;
+    }
+    if (flags & ROUTE_PAGE && is_safe(r) && !is_websocket(r))
+        return prepare_page(a, r, proof, session, in_query);
+    if (proof == PROOF_TOKEN && in_query && !is_websocket(r) && !a->hub)
+        auth_login(a, r, http_principal(r)->user, NULL);
+    return 1;
+}
+
 int auth_filter(struct gw *gw, struct http_req *r, unsigned flags)
 {
     struct auth *a = gw->auth;
@@ -404,21 +428,5 @@ int auth_filter(struct gw *gw, struct http_req *r, unsigned flags)
     }
     if (flags & ROUTE_PUBLIC)
         return 1;
-    if (proof == PROOF_NONE) {
-        refuse(a, r, flags, given_token(r, &in_query) != NULL);
-        return 0;
-    }
-    if (proof != PROOF_TOKEN && !fetch_site_ok(r)) {
-        http_reply_status(r, 403, "Other sites may not embed this file");
-        return 0;
-    }
-    if (proof == PROOF_COOKIE && !is_safe(r) && !xsrf_needed_ok(a, r, &session)) {
-        auth_no_xsrf(r);
-        return 0;
-    }
-    if (flags & ROUTE_PAGE && is_safe(r) && !is_websocket(r))
-        return prepare_page(a, r, proof, &session, in_query);
-    if (proof == PROOF_TOKEN && in_query && !is_websocket(r) && !a->hub)
-        auth_login(a, r, http_principal(r)->user, NULL);
-    return 1;
+    return pass(a, r, flags, proof, &session, in_query);
 }

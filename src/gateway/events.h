@@ -4,8 +4,6 @@
 
 #include "gateway/gw.h"
 
-
-
 size_t events_subscribers(const struct gw *gw);
 
 #endif

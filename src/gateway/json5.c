@@ -197,32 +197,40 @@ static int read_key(struct reader *r, struct buf *out)
     return 1;
 }
 
+/* Does `c` go on with a number that reads `text` so far? */
+static int goes_on(int c, int is_hex, const char *text, size_t n)
+{
+    if (is_hex)
+        return isxdigit(c);
+    int after_e = n && (text[n - 1] | 0x20) == 'e';
+    return isdigit(c) || c == '.' || (c | 0x20) == 'e' || (after_e && (c == '+' || c == '-'));
+}
+
+/* The text is made of the right characters; 0 when they make no number. */
+static int number_ok(const char *text, int is_hex)
+{
+    if (is_hex)
+        return *text != '\0';
+    int leading_zero = text[0] == '0' && isdigit((unsigned char)text[1]);
+    return strpbrk(text, "0123456789") && !leading_zero;
+}
+
 static json_t *read_number(struct reader *r)
 {
-    char text[NUMBER_MAX + 1];
+    char text[NUMBER_MAX + 1], *end;
     size_t n = 0;
-    int sign = *r->p == '-' ? -1 : 1, real = 0, digits = 0;
+    int sign = *r->p == '-' ? -1 : 1;
     r->p += *r->p == '-' || *r->p == '+';
     int is_hex = starts(r, "0x") || starts(r, "0X");
-    if (is_hex)
-        r->p += 2;
-    for (int c; (c = peek(r)) >= 0 && n < NUMBER_MAX; r->p++) {
-        int exponent = !is_hex && (c == 'e' || c == 'E');
-        int after_e = n && (text[n - 1] == 'e' || text[n - 1] == 'E') && !is_hex;
-        if (!(is_hex ? isxdigit(c)
-                     : isdigit(c) || c == '.' || exponent || ((c == '+' || c == '-') && after_e)))
-            break;
-        real |= exponent || c == '.';
-        digits |= is_hex || isdigit(c);
+    r->p += is_hex ? 2 : 0;
+    for (int c; (c = peek(r)) >= 0 && n < NUMBER_MAX && goes_on(c, is_hex, text, n); r->p++)
         text[n++] = (char)c;
-    }
     text[n] = '\0';
-    if (!digits || (!is_hex && n > 1 && text[0] == '0' && isdigit((unsigned char)text[1])))
+    if (!number_ok(text, is_hex))
         return fail(r, "malformed number");
-    char *end;
     errno = 0;
     long long whole = strtoll(text, &end, is_hex ? 16 : 10);
-    if (!real && !errno && !*end)
+    if (!errno && !*end)
         return json_integer(sign * whole);
     double d = is_hex ? (double)strtoull(text, &end, 16) : strtod(text, &end);
     if (*end || !isfinite(d))

@@ -117,10 +117,14 @@ static long session_of(const char *pid)
     if (fs_read_path(path, 4096, &text, NULL) < 0)
         return -1; /* it has just ended */
     const char *p = strrchr(buf_str(&text), ')');
-    long session = -1;
-    if (!p || sscanf(p + 1, " %*c %*d %*d %ld", &session) != 1)
+    if (!p)
         return -1;
-    return session;
+    p++;
+    for (int field = 0; field < 4; field++) /* after state, parent and group */
+        p += strspn(p, " ") + (field < 3 ? strcspn(p + strspn(p, " "), " ") : 0);
+    char *end;
+    long session = strtol(p, &end, 10);
+    return end == p ? -1 : session;
 }
 
 int runas_signal_session(pid_t leader, int sig)
