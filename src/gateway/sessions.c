@@ -6,6 +6,8 @@
 #include "gateway/kernels.h"
 #include "gateway/merge.h"
 
+#define STOP_MS 30000
+
 struct found {
     struct kernel *k;
     json_t *s; /* borrowed record */
@@ -26,6 +28,23 @@ static struct found find_by(const struct gw *gw, const char *key, const char *va
         }
     }
     return (struct found){NULL, NULL, 0};
+}
+
+/* The kernel other than `except` that has session `id`; NULL when none. */
+static struct kernel *kernel_with(const struct gw *gw, const char *id, const struct kernel *except)
+{
+    list_foreach(it, kernels_list(gw))
+    {
+        struct kernel *k = container_of(it, struct kernel, link);
+        size_t i;
+        json_t *s;
+        json_array_foreach(kernel_sessions(k), i, s)
+        {
+            if (k != except && !strcmp(json_get_str(s, "id", ""), id))
+                return k;
+        }
+    }
+    return NULL;
 }
 
 static json_t *model(const struct kernel *k, const json_t *s)
@@ -114,11 +133,43 @@ static void drop_record(struct kernel *k, const char *session_id)
     kernel_set_sessions(k, rest);
 }
 
-static void stop_if_unused(struct kernel *k)
+/* ---- answering when the kernel that a session left is gone ---- */
+
+struct leaving {
+    struct gw *gw;
+    struct http_req *r;
+    json_t *record;
+    char *kid; /* the kernel that the session has now */
+    int status;
+};
+
+static void answer_leaving(void *arg, const struct err *e, json_t *reply)
 {
-    if (!kernel_sessions(k) && k->gw->shim)
-        shimc_call(k->gw->shim, json_pack("{s:s,s:s}", "op", "stop", "k", k->id), 30000, NULL,
-                   NULL);
+    struct leaving *l = arg;
+    (void)e; /* a kernel that does not end is the shim's to report; the session has moved */
+    (void)reply;
+    struct found f = {kernels_find(l->gw, l->kid), l->record, 0};
+    if (f.k)
+        reply_model(l->gw, l->r, l->status, &f);
+    else
+        http_reply_status(l->r, 410, "the kernel of this session has ended");
+    json_decref(l->record);
+    free(l->kid);
+    free(l);
+}
+
+/* The session is with `now`; `old` ends when nothing else uses it, then the request is answered. */
+static void leave(struct http_req *r, json_t *record, struct kernel *old, struct kernel *now,
+                  int status)
+{
+    struct leaving *l = xcalloc(1, sizeof *l);
+    *l = (struct leaving){now->gw, r, json_incref(record), xstrdup(now->id), status};
+    drop_record(old, json_get_str(record, "id", ""));
+    if (kernel_sessions(old) || !old->gw->shim)
+        answer_leaving(l, NULL, NULL);
+    else
+        shimc_call(old->gw->shim, json_pack("{s:s,s:s}", "op", "stop", "k", old->id), STOP_MS,
+                   answer_leaving, l);
 }
 
 static void on_started(void *arg, const struct err *e, struct kernel *k)
@@ -130,10 +181,11 @@ static void on_started(void *arg, const struct err *e, struct kernel *k)
         return;
     }
     if (c->session_id) { /* PATCH with a new kernel name: the old kernel ends */
-        struct found old = find_by(c->gw, "id", c->session_id);
-        if (old.k && old.k != k) {
-            drop_record(old.k, c->session_id);
-            stop_if_unused(old.k);
+        struct kernel *old = kernel_with(c->gw, c->session_id, k);
+        if (old) {
+            leave(c->r, c->record, old, k, c->status);
+            free_call(c);
+            return;
         }
     }
     struct found f = {k, c->record, 0};
@@ -221,9 +273,9 @@ static void move_session(struct gw *gw, struct http_req *r, struct found *f, jso
         return;
     }
     if (to != f->k) {
-        drop_record(f->k, json_get_str(record, "id", ""));
-        stop_if_unused(f->k);
         attach(to, record);
+        leave(r, record, f->k, to, 200);
+        return;
     }
     struct found now = {to, record, 0};
     reply_model(gw, r, 200, &now);
@@ -275,7 +327,9 @@ static void delete_session(struct gw *gw, struct http_req *r, const char *const 
     }
     if (!strcmp(kernel_state(f.k), "dead")) {
         drop_record(f.k, p[0]);
-        stop_if_unused(f.k);
+        if (!kernel_sessions(f.k) && gw->shim)
+            shimc_call(gw->shim, json_pack("{s:s,s:s}", "op", "stop", "k", f.k->id), STOP_MS, NULL,
+                       NULL);
         http_reply_status(r, 410, "Kernel deleted before session");
         return;
     }
