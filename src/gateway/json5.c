@@ -139,9 +139,9 @@ static int read_escape(struct reader *r, struct buf *out)
             r->p++;
         return 1;
     }
-    if (isdigit(c))
-        return fail(r, "octal escape") != NULL;
-    const char *at = c ? strchr(from, c) : NULL;
+    if (isdigit(c) || !c)
+        return fail(r, c ? "octal escape" : "NUL in a string") != NULL;
+    const char *at = strchr(from, c);
     buf_add(out, "%c", at ? to[at - from] : c);
     return 1;
 }

@@ -113,6 +113,7 @@ static void refused(void **state)
     for (size_t i = 0; i < COUNTOF(cases); i++)
         bad(cases[i].text, strlen(cases[i].text), cases[i].why);
     bad("'a\0b'", 5, "NUL");
+    bad("'\\\0'", 4, "NUL");
     bad("\0", 1, "value expected");
     bad("{\n  a: 1,\n  b: ?\n}", 18, "line 3 column 6");
 }
