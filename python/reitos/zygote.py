@@ -49,6 +49,8 @@ THREADS = {"openblas": ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THR
            "mkl": ("MKL_NUM_THREADS", "OMP_NUM_THREADS"),
            "blis": ("BLIS_NUM_THREADS", "OMP_NUM_THREADS"),
            "omp": ("OMP_NUM_THREADS",)}
+# Set by scikit-learn as it is imported, for Intel's OpenMP.
+SET_BY_LIBRARIES = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
 THREAD_VARIABLES = {name for names in THREADS.values() for name in names}
 
 # Imported ahead as well, and visible only once a kernel imports them: at its start, or on the first
@@ -100,7 +102,7 @@ def start_variables(env):
 
 def fixed_library_variables(env):
     found = chosen(env, (), LIBRARY_PREFIXES)
-    return {k: v for k, v in found.items() if k not in THREAD_VARIABLES}
+    return {k: v for k, v in found.items() if k not in THREAD_VARIABLES | SET_BY_LIBRARIES}
 
 
 def differing(a, b):

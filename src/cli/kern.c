@@ -294,7 +294,10 @@ static int make_request(const struct cli *c, const struct kern_conf *conf, json_
 {
     struct paths p;
     paths_find(&p, &c->conf);
-    struct kspec_conf kc = {p.prefix, p.python, c->conf.zygote, c->conf.preload};
+    struct kspec_conf kc = {.prefix = p.prefix,
+                            .default_python = p.python,
+                            .zygote = c->conf.zygote,
+                            .preload = c->conf.preload};
     autojson json_t *entry = NULL;
     json_t *request = NULL;
     int r = find_spec(&kc, conf->spec ? conf->spec : c->conf.default_kernel, &entry, e);

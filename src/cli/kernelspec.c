@@ -106,7 +106,10 @@ static int install(const struct cli *c, struct err *e)
     if (r < 0)
         return r;
     paths_find(&p, &c->conf);
-    struct kspec_conf kc = {p.prefix, p.python, c->conf.zygote, c->conf.preload};
+    struct kspec_conf kc = {.prefix = p.prefix,
+                            .default_python = p.python,
+                            .zygote = c->conf.zygote,
+                            .preload = c->conf.preload};
     r = kspec_find(&kc, kernel, &entry, e);
     if (r >= 0)
         r = write_spec(c, dir, kernel, entry, p.self, e);

@@ -230,7 +230,10 @@ static void shim_connect(void *arg)
 
 static struct kspec_conf spec_conf(const struct gw *gw)
 {
-    return (struct kspec_conf){gw->prefix, gw->python, gw->conf->zygote, gw->conf->preload};
+    return (struct kspec_conf){.prefix = gw->prefix,
+                               .default_python = gw->python,
+                               .zygote = gw->conf->zygote,
+                               .preload = gw->conf->preload};
 }
 
 /* Keeps spares of the default kernel, where its environment allows forking. */

@@ -1,5 +1,5 @@
-/* api/kernelspecs and the files of kernelspecs. What is installed is looked up at most every two
- * seconds, off the loop. */
+/* api/kernelspecs and the files of kernelspecs. What is installed is looked up for each request,
+ * off the loop: a kernelspec that was just installed is there. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,9 @@
 #include "gateway/urltext.h"
 #include "kernel/kspec.h"
 
-#define FRESH_US ((int64_t)2000000)
 #define WARNINGS_MAX 65536
 
 struct kspecs {
-    json_t *list; /* of kspec_list(); NULL before the first look */
-    int64_t read_us;
     char *warned; /* warnings already logged */
 };
 
@@ -42,7 +39,6 @@ void kspecs_free(struct kspecs *k)
 {
     if (!k)
         return;
-    json_decref(k->list);
     free(k->warned);
     free(k);
 }
@@ -55,7 +51,9 @@ static json_t *model(const struct gw *gw, const char *name, const json_t *entry)
     json_object_foreach(json_object_get(entry, "resources"), file, path)
     {
         autobuf struct buf url = BUF_INIT(BUF_DEFAULT_MAX);
-        buf_add(&url, "%skernelspecs/%s/", gw->base_url, name);
+        buf_add(&url, "%skernelspecs/", gw->base_url);
+        url_escape(name, &url);
+        buf_add(&url, "/");
         url_escape(file, &url);
         int logo = !strncmp(file, "logo-", 5);
         const char *dot = strrchr(file, '.');
@@ -81,18 +79,15 @@ static void serve_all(const struct ask *a)
     http_reply_json(a->req, 200, json_pack("{s:s,s:o}", "default", chosen, "kernelspecs", specs));
 }
 
-/* Only files that the list names are served. */
 static void serve_file(const struct ask *a, const json_t *entry)
 {
-    const char *path =
-        json_string_value(json_object_get(json_object_get(entry, "resources"), a->file));
+    const char *dir = json_get_str(entry, "dir", "");
     struct fs_root root;
-    autofree char *dir = path ? xstrndup(path, (size_t)(strrchr(path, '/') - path)) : NULL;
-    if (!dir || fs_root_open(dir, &root, NULL) < 0) {
+    if (!*dir || a->file[0] == '.' || strstr(a->file, "/.") || fs_root_open(dir, &root, NULL) < 0) {
         http_reply_status(a->req, 404, "Kernelspec resource not found");
         return;
     }
-    static_serve(a->req, &root, strrchr(path, '/') + 1);
+    static_serve(a->req, &root, a->file);
     fs_root_close(&root);
 }
 
@@ -133,9 +128,6 @@ static void looked(void *arg)
 {
     struct ask *a = arg;
     struct kspecs *k = a->gw->kspecs;
-    json_decref(k->list);
-    k->list = json_incref(a->list);
-    k->read_us = sys.mono_us();
     const char *w = buf_str(&a->warnings);
     if (*w && (!k->warned || strcmp(w, k->warned)))
         log_warn("kernelspecs left out", "why", w, NULL);
@@ -147,7 +139,6 @@ static void looked(void *arg)
 
 static void ask(struct gw *gw, struct http_req *r, const char *name, const char *file)
 {
-    struct kspecs *k = gw->kspecs;
     struct ask *a = xcalloc(1, sizeof *a);
     a->gw = gw;
     a->req = r;
@@ -157,13 +148,7 @@ static void ask(struct gw *gw, struct http_req *r, const char *name, const char 
         if (*p >= 'A' && *p <= 'Z')
             *p = (char)(*p | 0x20);
     buf_init(&a->warnings, WARNINGS_MAX);
-    if (k->list && sys.mono_us() - k->read_us < FRESH_US) {
-        a->list = json_incref(k->list);
-        serve(a);
-        ask_free(a);
-    } else {
-        loop_work(gw->loop, look, looked, a);
-    }
+    loop_work(gw->loop, look, looked, a);
 }
 
 static void get_all(struct gw *gw, struct http_req *r, const char *const *p)

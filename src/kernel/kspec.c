@@ -65,6 +65,8 @@ static void dirs_find(const struct kspec_conf *c, struct dirs *d)
     dirs_user(d);
     if (c->prefix && *c->prefix)
         dirs_add(d, xasprintf("%s/share/jupyter/kernels", c->prefix));
+    if (c->no_system)
+        return;
     dirs_add(d, xstrdup("/usr/local/share/jupyter/kernels"));
     dirs_add(d, xstrdup("/usr/share/jupyter/kernels"));
 }
@@ -78,7 +80,7 @@ static char *canonical(const char *name)
     char *s = xstrdup(name);
     for (char *p = s; *p; p++) {
         *p = (char)tolower((unsigned char)*p);
-        if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789._-", *p)) {
+        if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789._- ", *p)) {
             free(s);
             return NULL;
         }
@@ -108,6 +110,7 @@ static const char *complaint(const json_t *spec)
     const json_t *env = json_object_get(spec, "env");
     const json_t *meta = json_object_get(spec, "metadata");
     const json_t *mode = json_object_get(spec, "interrupt_mode");
+    const json_t *language = json_object_get(spec, "language");
     if (!json_is_object(spec))
         return "not an object";
     if (!json_is_array(argv) || json_array_size(argv) == 0 || !all_strings(argv))
@@ -116,8 +119,8 @@ static const char *complaint(const json_t *spec)
         return "argv names no program";
     if (!json_is_string(json_object_get(spec, "display_name")))
         return "display_name is missing";
-    if (!json_is_string(json_object_get(spec, "language")))
-        return "language is missing";
+    if (language && !json_is_string(language))
+        return "language is not text";
     if (env && (!json_is_object(env) || !all_strings(env)))
         return "env is not an object of strings";
     if (meta && !json_is_object(meta))
@@ -135,6 +138,8 @@ static void complete(json_t *spec)
         json_object_set_new(spec, "env", json_object());
     if (!json_object_get(spec, "metadata"))
         json_object_set_new(spec, "metadata", json_object());
+    if (!json_object_get(spec, "language"))
+        json_object_set_new(spec, "language", json_string(""));
     if (!json_object_get(spec, "interrupt_mode"))
         json_object_set_new(spec, "interrupt_mode", json_string("signal"));
 }

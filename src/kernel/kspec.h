@@ -2,7 +2,7 @@
  *
  * Search order (first name wins): $JUPYTER_PATH entries, $JUPYTER_DATA_DIR or
  * ~/.local/share/jupyter, <prefix>/share/jupyter, /usr/local/share/jupyter, /usr/share/jupyter;
- * each with kernels/<name>/kernel.json. Names are matched lower-case; [a-z0-9._-] only. Specs that
+ * each with kernels/<name>/kernel.json. Names are matched lower-case; [a-z0-9._- ] only. Specs that
  * are malformed are left out and reported once by `kspec_list` through `warnings`.
  * When no spec is called "python3" one is made for `default_python`.
  * Blocking (small files). One thread.
@@ -18,6 +18,7 @@ struct kspec_conf {
     const char *default_python; /* absolute; stands for "python", "python3", "python3.x" in argv */
     int zygote;                 /* fork Python kernels */
     const char *preload;        /* "numpy,pandas" */
+    int no_system;              /* leave /usr and /usr/local out */
 };
 
 /* {name: {name, spec: {...}, resources: {file: absolute path}, dir}}; new reference. */

@@ -57,7 +57,7 @@ static int setup(void **state)
     home = xasprintf("%s/home", root);
     jupyter_path = data_dir = NULL;
     put("venv/bin/python", "#!/bin/sh\n", 0755);
-    conf = (struct kspec_conf){prefix, python, 1, "numpy,pandas"};
+    conf = (struct kspec_conf){prefix, python, 1, "numpy,pandas", 1};
     return 0;
 }
 
@@ -138,11 +138,11 @@ static void test_names(void **state)
 {
     (void)state;
     put("venv/share/jupyter/kernels/My.Kernel-1_x/kernel.json", SPEC("mine"), 0644);
-    put("venv/share/jupyter/kernels/bad name/kernel.json", SPEC("bad"), 0644);
+    put("venv/share/jupyter/kernels/bad+name/kernel.json", SPEC("bad"), 0644);
     put("venv/share/jupyter/kernels/nojson/readme", "", 0644);
     assert_string_equal(display("my.kernel-1_x"), "mine");
     assert_string_equal(display("MY.KERNEL-1_X"), "mine");
-    const char *none[] = {"bad name", "nojson", "", ".", "..", "../kernels/my.kernel-1_x", "a/b"};
+    const char *none[] = {"bad+name", "nojson", "", ".", "..", "../kernels/my.kernel-1_x", "a/b"};
     for (size_t i = 0; i < COUNTOF(none); i++) {
         json_t *entry = NULL;
         struct err e = {0};
@@ -163,7 +163,7 @@ static void test_malformed(void **state)
         {"numargv", "{\"argv\":[1],\"display_name\":\"x\",\"language\":\"x\"}", "argv"},
         {"blank", "{\"argv\":[\"\"],\"display_name\":\"x\",\"language\":\"x\"}", "no program"},
         {"noname", "{\"argv\":[\"x\"],\"language\":\"x\"}", "display_name"},
-        {"nolang", "{\"argv\":[\"x\"],\"display_name\":\"x\"}", "language"},
+        {"nolang", "{\"argv\":[\"x\"],\"display_name\":\"x\",\"language\":1}", "language"},
         {"env", "{\"argv\":[\"x\"],\"display_name\":\"x\",\"language\":\"x\",\"env\":{\"A\":1}}",
          "env"},
         {"meta", "{\"argv\":[\"x\"],\"display_name\":\"x\",\"language\":\"x\",\"metadata\":1}",
@@ -218,11 +218,6 @@ static void test_resources(void **state)
 static void test_default(void **state)
 {
     (void)state;
-    json_t *made = find("python3");
-    int elsewhere = *json_get_str(made, "dir", ""); /* this machine has one in /usr/share */
-    json_decref(made);
-    if (elsewhere)
-        skip();
     autojson json_t *r = request("python3");
     assert_string_equal(str_at(json_object_get(r, "argv"), 2), "ipykernel_launcher");
     assert_string_equal(str_at(json_object_get(r, "argv"), 0), python);
