@@ -519,20 +519,16 @@ def test_client_that_is_killed_in_mid_frame(shim, kernel):
 
 def test_client_that_does_not_read_is_dropped_alone(shim, kernel):
     lazy = Client(shim.data)
-    for _ in range(200):
-        lazy.ask("annotate", k=kernel.id, annotation={"x": "y" * 400_000})
-        if len(shim.client.events) > 100:
-            shim.client.events.clear()
-        try:
-            shim.client.pump(time.monotonic() + 0.001)
-        except TimeoutError:
-            pass
-    assert kernel.run("print(1)")[1] == "1\n"
-    lazy.sock.settimeout(10)
     with pytest.raises(OSError):
-        for _ in range(100000):
-            if not lazy.sock.recv(1 << 20):
-                raise ConnectionError
+        for _ in range(400):
+            lazy.ask("annotate", k=kernel.id, annotation={"x": "y" * 400_000})
+            try:
+                while True:
+                    shim.client.pump(time.monotonic() + 0.001)
+                    shim.client.events.clear()
+            except TimeoutError:
+                pass
+    assert kernel.run("print(1)")[1] == "1\n"
 
 
 def test_wrong_version(shim):
