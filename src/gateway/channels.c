@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "gateway/kernels.h"
 #include "gateway/merge.h"
 #include "gateway/resume.h"
@@ -24,6 +25,7 @@
 #define V1_PROTOCOL "v1.kernel.websocket.jupyter.org"
 #define PENDING_MAX ((size_t)1 << 20) /* bytes queued on a socket before we wait for it */
 #define SESSIONS_MAX 8
+#define PING_DELAY_MS 20
 
 struct client {
     struct list link;
@@ -33,7 +35,8 @@ struct client {
     char *session;                /* session_id of the URL, "" when none */
     char *sessions[SESSIONS_MAX]; /* further sessions seen in what the client sent */
     struct jreader *reader;
-    uint64_t cursor;    /* everything up to here was sent or is not for this client */
+    uint64_t cursor; /* everything up to here was sent or is not for this client */
+    struct loop_timer *ping_timer;
     uint64_t pinged;    /* position in the ping on its way; 0: none */
     uint64_t confirmed; /* what the peer is known to have read */
     uint64_t past;      /* up to here: history for a new session */
@@ -155,12 +158,21 @@ static void send_message(struct client *c, struct jmsg *m)
     ws_send(c->ws, &frame, binary);
 }
 
+static void ping_now(void *arg)
+{
+    struct client *c = arg;
+    c->ping_timer = loop_timer_stop(c->ping_timer);
+    if (!c->ws || c->cursor <= c->confirmed)
+        return;
+    c->pinged = c->cursor;
+    ws_ping(c->ws, c->cursor);
+}
+
+/* One ping for a burst: each costs both sides a wake-up. */
 static void ping(struct client *c)
 {
-    if (!c->pinged && c->cursor > c->confirmed) {
-        c->pinged = c->cursor;
-        ws_ping(c->ws, c->cursor);
-    }
+    if (!c->pinged && !c->ping_timer && c->cursor > c->confirmed)
+        c->ping_timer = loop_timer_start(c->k->gw->loop, PING_DELAY_MS, 0, ping_now, c);
 }
 
 /* Sends what the client has not had, as far as its socket takes it. */
@@ -335,6 +347,7 @@ static void on_closed(struct ws *w, void *arg)
         merge_kernel_clients(c->k->gw, c->k->id, c->k->nclients);
     }
     jreader_close(c->reader);
+    loop_timer_stop(c->ping_timer);
     for (size_t i = 0; i < SESSIONS_MAX; i++)
         free(c->sessions[i]);
     free(c->session);

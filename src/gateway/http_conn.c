@@ -17,6 +17,7 @@ struct conn *conn_open(struct http_server *s, struct lws *wsi, const char *peer,
     snprintf(c->peer, sizeof c->peer, "%s", peer);
     buf_init(&c->in, HTTP_HEAD_MAX + PIPELINE_MAX + 2 * IO_CHUNK);
     list_init(&c->out);
+    list_init(&c->ready);
     c->last_io = c->last_heard = sys.mono_us();
     c->deadline = c->last_io + T_HEAD;
     list_append(&s->conns, &c->link);
@@ -39,6 +40,7 @@ void conn_closed(struct conn *c)
     struct http_server *s = c->s;
     c->wsi = NULL;
     list_remove(&c->link);
+    list_remove(&c->ready);
     s->nconns--;
     list_foreach(it, &c->out) conn_out_free(container_of(it, struct out, link));
     buf_free(&c->in);

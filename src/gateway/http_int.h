@@ -82,6 +82,7 @@ struct conn {
     size_t flight;   /* bytes that libwebsockets still holds */
     struct buf in;
     size_t scan;
+    struct list ready; /* in the transport's list of those that may write at once */
     struct list out;
     uint64_t out_bytes;
     int64_t deadline, last_io;

@@ -36,6 +36,9 @@ struct net {
     struct listener listener;
     uv_poll_t poll;
     int listening, paused, tls;
+    uv_prepare_t prepare;
+    struct list ready; /* connections that write before the loop sleeps */
+    int flushing;
 };
 
 /* libwebsockets reports causes only through its log: the first error since this was cleared */
@@ -112,12 +115,50 @@ static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *use
 static const struct lws_protocols protocols[] = {{"bytes", callback, 0, 0, 0, NULL, 0},
                                                  {NULL, NULL, 0, 0, 0, NULL, 0}};
 
+/* What callbacks of this turn have queued leaves in one go before the loop sleeps: two changes of
+ * the descriptor's interest and a wake-up less than by a writeable callback. Who is not done then,
+ * or has a socket that took only a part, waits for that callback. */
+static void flush_ready(struct net *n)
+{
+    struct list now;
+    list_init(&now);
+    while (!list_empty(&n->ready)) {
+        struct list *first = n->ready.next;
+        list_remove(first);
+        list_append(&now, first);
+    }
+    n->flushing = 1;
+    while (!list_empty(&now)) {
+        struct conn *c = container_of(now.next, struct conn, ready);
+        list_remove(&c->ready);
+        c->inside++;
+        c->writing = 0;
+        if (guarded(c, conn_writable(c)) < 0)
+            net_kill(c);
+    }
+    n->flushing = 0;
+}
+
+static void before_sleep(uv_prepare_t *p)
+{
+    struct net *n = p->data;
+    uv_prepare_stop(p);
+    flush_ready(n);
+}
+
 void net_want_write(struct conn *c)
 {
+    struct net *n = c->s->net;
     if (c->writing || !c->wsi)
         return;
     c->writing = 1;
-    lws_callback_on_writable(c->wsi);
+    if (c->flight || n->flushing) {
+        lws_callback_on_writable(c->wsi);
+        return;
+    }
+    list_append(&n->ready, &c->ready); /* net_last_words() flushes when the loop no longer does */
+    if (n->listening)
+        uv_prepare_start(&n->prepare, before_sleep);
 }
 
 /* libwebsockets keeps what the socket does not take. Until that is gone it neither reads nor waits
@@ -277,6 +318,7 @@ int net_start(struct http_server *s, struct err *e)
 {
     struct net *n = xcalloc(1, sizeof *n);
     n->s = s;
+    list_init(&n->ready);
     n->tls = s->conf.tls_cert != NULL;
     s->net = n;
     lws_set_log_level(LLL_ERR | LLL_WARN | LLL_NOTICE, lws_log);
@@ -287,6 +329,9 @@ int net_start(struct http_server *s, struct err *e)
         rc = create_vhost(n, e);
     if (rc < 0)
         return rc; /* the caller goes on with net_close() */
+    uv_prepare_init(s->loop, &n->prepare);
+    uv_unref((uv_handle_t *)&n->prepare);
+    n->prepare.data = n;
     uv_poll_init(s->loop, &n->poll, n->listener.fd);
     n->poll.data = n;
     n->listening = 1;
@@ -302,8 +347,10 @@ int net_port(const struct http_server *s)
 void net_listen_stop(struct http_server *s)
 {
     struct net *n = s->net;
-    if (n->listening)
-        uv_close((uv_handle_t *)&n->poll, NULL); /* part of `n`, which outlives it */
+    if (n->listening) { /* the handles are part of `n`, which outlives them */
+        uv_close((uv_handle_t *)&n->poll, NULL);
+        uv_close((uv_handle_t *)&n->prepare, NULL);
+    }
     n->listening = 0;
     listener_close(&n->listener);
 }
@@ -327,6 +374,7 @@ void net_last_words(struct http_server *s, int64_t us)
     int64_t end = sys.mono_us() + us;
     autofree struct pollfd *fds = xcalloc(s->nconns + 1, sizeof *fds);
     for (int64_t left = us; s->nconns > 0 && left > 0; left = end - sys.mono_us()) {
+        flush_ready(s->net);
         nfds_t count = fill_pollfds(s, fds);
         int ready = poll(fds, count, (int)(left / 1000) + 1);
         for (nfds_t i = 0; i < count && ready > 0; i++)

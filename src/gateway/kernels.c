@@ -151,7 +151,7 @@ static void on_grown(void *arg, const char *kid, uint64_t head)
 static void emit_state(struct gw *gw, const struct kernel *k)
 {
     const char *reason = json_get_str(k->model, "reason", "");
-    if (!strcmp(kernel_state(k), "dead"))
+    if (!strcmp(kernel_state(k), "dead") && *reason) /* else it was told to end */
         log_warn("kernel died", "kernel", k->id, "reason", reason, NULL);
     events_emit(
         gw, "urn:reitos:kernel_state", "1",

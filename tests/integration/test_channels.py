@@ -138,7 +138,7 @@ def settle(channels, msg_id, seen):
     position that was not confirmed is sent again."""
     try:
         while True:
-            m = channels.recv(0.02)
+            m = channels.recv(0.045)
             if m["header"]["msg_type"] == "stream" and m["parent_header"]["msg_id"] == msg_id:
                 seen.extend(m["content"]["text"].split())
     except websocket.WebSocketTimeoutException:
@@ -170,6 +170,7 @@ def test_same_session_resumes_once_and_in_order(server, kernel):
 def test_new_session_gets_the_running_cell_from_its_start(server, kernel):
     a = server.connect(kernel)
     a.execute("print('old')")
+    settle(a, None, [])
     mid = a.execute_async("import time\nfor i in range(8):\n    print(i, flush=True); time.sleep(0.1)")
     wait_for(lambda: server.model(kernel)["execution_state"] == "busy")
     time.sleep(0.35)
