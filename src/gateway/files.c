@@ -63,12 +63,9 @@ static void set_headers(const struct download *d, const char *etag, const char *
     http_set_header(r, "Etag", "%s", etag);
     http_set_header(r, "Last-Modified", "%s", date);
     http_set_header(r, "Cache-Control", "no-cache");
-    http_set_header(r, "X-Content-Type-Options", "nosniff");
-    /* Scripts in a served page get an origin of their own and cannot reach the API. */
-    http_set_header(r, "Content-Security-Policy",
-                    "frame-ancestors 'self'; report-uri %sapi/security/csp-report; "
-                    "sandbox allow-scripts",
-                    d->gw->base_url);
+    /* Scripts in a served page get an origin of their own and cannot reach the API. This is in
+     * addition to the policy of all answers (auth.c). */
+    http_set_header(r, "Content-Security-Policy", "sandbox allow-scripts");
     const char *download = http_query(r, "download");
     if ((download && *download) || (n >= 6 && strcmp(name + n - 6, ".ipynb") == 0)) {
         autobuf struct buf escaped = BUF_INIT(1 << 16);
