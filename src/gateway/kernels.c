@@ -15,6 +15,7 @@
 #define START_TIMEOUT_MS 90000
 #define OP_TIMEOUT_MS 30000
 #define RECONNECT_MS 1000
+#define DEAD_KEPT_US ((int64_t)3600 * 1000000)
 
 struct kernels {
     struct list all;
@@ -514,21 +515,40 @@ const struct route kernels_routes[] = {
 
 /* ---- culling ---- */
 
+static void stop(struct kernel *k, const char *why)
+{
+    log_info(why, "kernel", k->id, "last_activity", k->last_activity, NULL);
+    shimc_call(k->gw->shim, json_pack("{s:s,s:s}", "op", "stop", "k", k->id), OP_TIMEOUT_MS, NULL,
+               NULL);
+}
+
+/* A dead kernel can be restarted and its output read; nobody has done so for long. */
+static int is_forgotten(const struct kernel *k, int64_t idle_us)
+{
+    return !strcmp(kernel_state(k), "dead") && !k->nclients && idle_us > DEAD_KEPT_US;
+}
+
+static int is_idle(const struct kernel *k, int64_t idle_us)
+{
+    const struct conf *c = k->gw->conf;
+    return c->cull_idle > 0 && idle_us >= c->cull_idle * 1000000 &&
+           (c->cull_busy || strcmp(kernel_state(k), "busy") != 0) &&
+           (c->cull_connected || !k->nclients);
+}
+
 static void cull(void *arg)
 {
     struct gw *gw = arg;
-    int64_t limit = gw->conf->cull_idle * 1000000;
     list_foreach(it, &gw->kernels->all)
     {
         struct kernel *k = container_of(it, struct kernel, link);
-        int busy = !strcmp(kernel_state(k), "busy");
-        if (sys.wall_us() - k->last_activity_us < limit || (busy && !gw->conf->cull_busy) ||
-            (k->nclients && !gw->conf->cull_connected))
-            continue;
-        log_info("stopping an idle kernel", "kernel", k->id, "last_activity", k->last_activity,
-                 NULL);
-        shimc_call(gw->shim, json_pack("{s:s,s:s}", "op", "stop", "k", k->id), OP_TIMEOUT_MS, NULL,
-                   NULL);
+        int64_t idle_us = sys.wall_us() - k->last_activity_us;
+        if (!gw->shim)
+            return;
+        if (is_forgotten(k, idle_us))
+            stop(k, "removing a dead kernel");
+        else if (is_idle(k, idle_us))
+            stop(k, "stopping an idle kernel");
     }
 }
 
@@ -543,8 +563,7 @@ struct kernels *kernels_new(struct gw *gw, struct err *e)
         return NULL;
     }
     uint64_t interval = (uint64_t)(gw->conf->cull_interval > 0 ? gw->conf->cull_interval : 300);
-    if (gw->conf->cull_idle > 0)
-        ks->cull = loop_timer_start(gw->loop, interval * 1000, interval * 1000, cull, gw);
+    ks->cull = loop_timer_start(gw->loop, interval * 1000, interval * 1000, cull, gw);
     kernels_prepare(gw);
     return ks;
 }
