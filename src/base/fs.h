@@ -43,7 +43,8 @@ int fs_read(const struct fs_root *r, const char *rel, size_t max, struct buf *ou
 
 /* Atomic replacement: a temporary file in the same directory is filled, fsynced, given the mode of
  * the file that it replaces (else 0666 & ~umask, or `mode` if not 0) and renamed over it. A
- * symbolic link is followed to the file it names, which must exist. Nothing is left behind on failure. */
+ * symbolic link is followed to the file it names, which must exist. Nothing is left behind on
+ * failure. */
 struct fs_writer;
 int fs_writer_open(const struct fs_root *r, const char *rel, mode_t mode, struct fs_writer **ret,
                    struct err *e) WARN_UNUSED;

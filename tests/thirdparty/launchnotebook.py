@@ -67,8 +67,9 @@ class NotebookTestBase(TestCase):
                     f"--ServerApp.port={cls.port}", f"--ServerApp.base_url={cls.url_prefix}",
                     f"--ServerApp.token={cls.token}", f"--ServerApp.root_dir={cls.notebook_dir}"]
             return args + [f"--{k}={v}" for k, v in cls.options().items()]
-        args = [os.environ.get("REITOS_BUILD", REPO + "/build") + "/reitosd", "--listen", f"127.0.0.1:{cls.port}",
-                "--root", cls.notebook_dir, "--data", f"{cls.home}/reitos",
+        build = os.environ.get("REITOS_BUILD", REPO + "/build")
+        args = [build + "/reitosd", "--listen", f"127.0.0.1:{cls.port}", "--root", cls.notebook_dir,
+                "--data", f"{cls.home}/reitos",
                 "--token", cls.token, "--base-url", cls.url_prefix]
         for name, value in cls.options().items():
             if name in OPTIONS:
