@@ -30,7 +30,8 @@ struct daemon {
     int lock_fd;
     char *base_url, *program_dir, *shim_program, *python, *prefix;
     int stopping;
-    int detach; /* leave the kernels to the next daemon */
+    struct loop_timer *deadline; /* of the end */
+    int detach;                  /* leave the kernels to the next daemon */
 };
 
 static void usage(FILE *out)
@@ -244,12 +245,20 @@ static int announce(struct daemon *d, struct err *e)
 
 /* ---- the end ---- */
 
-static void end_loop(void *arg, const struct err *e, json_t *reply)
+static void shutdown_asked(void *arg, const struct err *e, json_t *reply)
 {
     struct daemon *d = arg;
-    (void)reply;
-    if (e)
-        log_warn("kernels may not have ended", "reason", e->msg, NULL);
+    (void)reply; /* the loop ends when the shim has ended (gw.ending) */
+    if (!e)
+        return;
+    log_warn("the kernels' parent process does not answer", "reason", e->msg, NULL);
+    uv_stop(&d->loop);
+}
+
+static void shutdown_late(void *arg)
+{
+    struct daemon *d = arg;
+    log_warn("kernels have not ended in time", NULL);
     uv_stop(&d->loop);
 }
 
@@ -266,11 +275,14 @@ static void begin_stop(uv_signal_t *s, int signum)
     merge_flush_all(&d->gw);
     http_server_stop(d->gw.http);
     d->gw.http = NULL;
-    if (d->detach || !d->gw.shim)
+    if (d->detach || !d->gw.shim) {
         uv_stop(&d->loop);
-    else
-        shimc_call(d->gw.shim, json_pack("{s:s,s:b}", "op", "shutdown", "now", 0), SHUTDOWN_MS,
-                   end_loop, d);
+        return;
+    }
+    d->gw.ending = 1;
+    d->deadline = loop_timer_start(&d->loop, SHUTDOWN_MS, 0, shutdown_late, d);
+    shimc_call(d->gw.shim, json_pack("{s:s,s:b}", "op", "shutdown", "now", 0), SHUTDOWN_MS,
+               shutdown_asked, d);
 }
 
 static void watch_signals(struct daemon *d)
@@ -290,6 +302,7 @@ static void fini(struct daemon *d)
     struct gw *gw = &d->gw;
     if (gw->http)
         http_server_stop(gw->http);
+    loop_timer_stop(d->deadline);
     loop_drain(&d->loop);
     kernels_free(gw->kernels);
     gw->kernels = NULL;

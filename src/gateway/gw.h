@@ -34,7 +34,8 @@ struct gw {
     struct fs_root root;      /* served folder */
     char *data;               /* absolute data folder */
     struct http_server *http;
-    struct shimc *shim;
+    struct shimc *shim; /* NULL while there is none */
+    int ending;         /* the shim was told to end; then the loop does */
     struct auth *auth;
     struct kernels *kernels; /* kernels, sessions, channels */
     struct contents *contents;

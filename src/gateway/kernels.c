@@ -190,6 +190,12 @@ static void on_down(void *arg, const struct err *why)
     struct gw *gw = arg;
     if (!gw->kernels) /* the daemon is ending, and the shim was faster */
         return;
+    if (gw->ending) {
+        shimc_close(gw->shim);
+        gw->shim = NULL;
+        uv_stop(gw->loop);
+        return;
+    }
     log_error("the kernels' parent process ended", "reason", why->msg, NULL);
     list_foreach(it, &gw->kernels->all)
     {

@@ -138,14 +138,21 @@ class Daemon:
         return found
 
     def close(self):
-        """Ends whatever is left and removes the folders."""
+        """Ends it and removes the folders. A clean end says so and leaves nothing running; after
+        kill() what the grace period keeps is ended here."""
+        left, status = [], 0
         try:
             if self.process and self.process.poll() is None:
-                self.stop()
+                status = self.stop()
+                left = self.processes()
         finally:
             for pid in self.processes():
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except OSError:
                     pass
+            log = self.log
             shutil.rmtree(self.home, ignore_errors=True)
+        assert status == 0, f"reitosd ended with {status}:\n{log[-6000:]}"
+        assert not left, f"processes {left} outlived a clean end:\n{log[-3000:]}"
+        assert "Sanitizer" not in log and "runtime error" not in log, log[-6000:]
