@@ -138,8 +138,7 @@ void pins_seen(struct pins *p, const char *path)
     autojson json_t *cells = pins_cells(p, path);
     const char *id;
     json_t *v;
-    json_object_foreach (cells, id, v)
-        json_object_set_new(cells, id, json_true());
+    json_object_foreach(cells, id, v) json_object_set_new(cells, id, json_true());
     char *text = json_text(cells);
     uv_mutex_lock(&p->mutex);
     struct entry *en = *slot(p, path);

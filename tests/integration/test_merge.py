@@ -278,6 +278,7 @@ def test_deleted_cell_and_deleted_file(book):
     assert "line" not in b.file.read_text()
     b.connect()
     b.run(1, "print('more')")
+    b.client.recv()
     assert b.server.api("DELETE", f"api/contents/{b.name}").status_code == 204
     b.leave()
     time.sleep(1.5)
@@ -339,7 +340,7 @@ def test_run_again_replaces(book):
     b.leave()
     wait_for(lambda: b.text() == "second run\n")
     b.connect()
-    b.run(0, "pass")
+    b.done(b.run(0, "pass"))
     b.leave()
     wait_for(lambda: b.disk()["cells"][0]["outputs"] == [])
     assert b.disk()["cells"][0]["execution_count"] == 3
@@ -394,6 +395,7 @@ def test_much_output(book):
     b.run(0, "s = 'y' * 999 + '\\n'\nimport time\n"
              "for k in range(6):\n    for i in range(50): print(s * 80, end='')\n"
              "    time.sleep(0.5)\nprint('end')")
+    b.client.recv()
     b.leave()
     wait_for(lambda: b.file.stat().st_size > 24_000_000 and b.text().endswith("end\n"), 60)
     assert b.text() == ("y" * 999 + "\n") * 24000 + "end\n"
@@ -413,12 +415,12 @@ def test_save_of_a_big_notebook(book):
 def test_two_clients(book):
     b = book(SLOW)
     one, two = b.connect(), b.server.connect(b.kid)
-    mid = one.execute_async(SLOW, cell_id="c0")
+    one.execute_async(SLOW, cell_id="c0")
     time.sleep(0.4)
     one.drop()
     time.sleep(0.3)
     assert b.text() == ""  # someone watches: the file is the client's
-    two.collect(mid)
+    wait_for(lambda: b.server.model(b.kid)["execution_state"] == "idle")
     page = b.load()
     assert text_of(page["cells"][0]) == LINES
     two.close()
