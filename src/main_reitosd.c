@@ -29,7 +29,7 @@ struct daemon {
     uv_signal_t signals[4];
     int lock_fd;
     char *base_url, *program_dir, *shim_program, *python, *prefix;
-    int stopping;
+    int stopping, announced;
     struct loop_timer *deadline; /* of the end */
     int detach;                  /* leave the kernels to the next daemon */
 };
@@ -104,6 +104,8 @@ static int check_conf(struct daemon *d, struct err *e)
     int tls = *c->tls_cert != '\0';
     if (tls != (*c->tls_key != '\0'))
         return err_set(e, ERR_CONFIG, "tls-cert and tls-key belong together: give both");
+    if (strncmp(c->listen, "unix:", 5) != 0 && !strchr(c->listen, ':'))
+        return err_set(e, ERR_CONFIG, "listen: %s is neither ADDR:PORT nor unix:PATH", c->listen);
     if (!is_loopback(c->listen) && !tls && !c->allow_remote)
         return err_set(e, ERR_CONFIG,
                        "listen: %s can be reached from other machines; give --tls-cert and "
@@ -237,6 +239,7 @@ static int announce(struct daemon *d, struct err *e)
     int rc = fs_write_path(path, text, strlen(text), 0600, e);
     if (rc < 0)
         return rc;
+    d->announced = 1;
     printf("REITOS %s serves %s\n\n    %slab%s%s\n\nStop it with Ctrl-C.\n", REITOS_VERSION,
            d->gw.root.path, url, *token ? "?token=" : "", token);
     fflush(stdout);
@@ -318,7 +321,7 @@ static void fini(struct daemon *d)
     metrics_free(gw->metrics);
     if (gw->meta)
         meta_close(gw->meta);
-    if (gw->data) {
+    if (d->announced) { /* else the file may be another daemon's */
         autofree char *path = xasprintf("%s/run/reitosd.json", gw->data);
         unlink(path);
     }

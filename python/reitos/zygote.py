@@ -105,6 +105,17 @@ def fixed_library_variables(env):
     return {k: v for k, v in found.items() if k not in THREAD_VARIABLES | SET_BY_LIBRARIES}
 
 
+def given_environment():
+    """What this process was started with: without the LC_CTYPE that Python sets where no locale is
+    configured (PEP 538)."""
+    with open("/proc/self/environ", "rb") as f:
+        given = dict(entry.split(b"=", 1) for entry in f.read().split(b"\0") if b"=" in entry)
+    env = dict(os.environ)
+    if b"LC_CTYPE" not in given:
+        env.pop("LC_CTYPE", None)
+    return env
+
+
 def differing(a, b):
     return sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
 
@@ -425,7 +436,7 @@ class Zygote:
         self.preload, self.options = preload, options
         self.site = Site()
         self.stash = Stash()
-        self.environ = dict(os.environ)
+        self.environ = given_environment()
         self.shim = os.getppid()
         self.channel = socket.socket(fileno=FD)
         self.libc = None
@@ -756,7 +767,8 @@ def main():
     options, preload = words("--options"), words("--preload")
     wanted = [w for w in preload if w.startswith("-X")]
     if wanted and not options:
-        restart([w for w in preload if not w.startswith("-X")], wanted, os.environ)
+        restart([w for w in preload if not w.startswith("-X")], wanted,
+                given_environment())
     close_inherited()
     leave_script_folder()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -282,12 +282,18 @@ def test_up_and_status(cli, listen):
         cli.wait_for(lambda: (cli.data / "run/reitosd.json").exists())
         status = cli.json("status")
         assert status["status"]["kernels"] == 0 and "token" not in status["daemon"]
+        # a second daemon is refused and leaves the first one's address in place
+        assert "another reitosd" in cli("up", "--listen", "127.0.0.1:0", rc=2).err
         assert "daemon " in cli("status").out
     finally:
         p.terminate()
         p.communicate(timeout=30)
     assert p.returncode == 0
     cli("status", rc=3)
+
+
+def test_malformed_address(cli):
+    assert "neither ADDR:PORT nor unix:PATH" in cli("up", "--listen", "here", rc=2).err
 
 
 # --- texts ---------------------------------------------------------------------------------------

@@ -399,6 +399,20 @@ def test_other_start_environment_is_refused(shim, setting):
     shim.fork().ready()
 
 
+def test_no_locale(own, tmp_path):
+    """Where none is configured, Python sets LC_CTYPE itself; that is not the user's."""
+    env = {k: v for k, v in kernel_env(tmp_path).items() if k not in ("LANG", "LC_ALL")}
+    s = own(BUNDLED, preload="-Xfrozen_modules=off,numpy", env=env)
+    code = "import json, os, locale\nprint(json.dumps([dict(os.environ), locale.getlocale()]))"
+    forked, plain = s.fork().ready(), s.plain().ready()
+    assert forked.json(code) == plain.json(code)
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    waiting = s.fork(cwd="/", go=str(fifo))
+    go(fifo, tmp_path, env)
+    assert waiting.ready().json(code) == plain.json(code)
+
+
 @pytest.mark.parametrize("request_", [
     {}, {"op": "no"}, {"op": "fork"}, {"op": "fork", "id": "x", "env": []}, [], 7, None])
 def test_malformed_requests(shim, request_):
