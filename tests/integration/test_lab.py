@@ -100,7 +100,7 @@ def test_static_caching(client):
     "lab/extensions/jupyter-matplotlib/..%2f..%2flab%2fstatic%2findex.html",
     "lab/api/themes/..%2fstatic%2findex.html", "lab/api/nonsense", "static/favicons/other.ico",
     "lab/api/listings/other.json", "kernelspecs/python3/..%2fkernel.json",
-    "kernelspecs/python3/kernel.json", "kernelspecs/none/logo-64x64.png",
+    "kernelspecs/python3/.hidden", "kernelspecs/none/logo-64x64.png",
 ])
 def test_nothing_there(client, path):
     s = requests.Session()
