@@ -36,6 +36,7 @@ struct tracker {
     struct merge *m;
     char *kid;
     char *path;     /* NULL: no notebook */
+    char *reported; /* the session's; the file may have been renamed since */
     char *new_path; /* with `repath` */
     struct track *t;
     struct loop_timer *timer;
@@ -82,6 +83,7 @@ static void tracker_free(struct tracker *tk)
     free(tk->kid);
     free(tk->path);
     free(tk->new_path);
+    free(tk->reported);
     free(tk);
 }
 
@@ -266,6 +268,13 @@ static void job_locked(void *arg)
 {
     struct job *j = arg;
     struct tracker *tk = j->tk;
+    if (strcmp(j->path, tk->path) != 0) { /* renamed while this waited */
+        autofree char *old = j->path;
+        j->path = xstrdup(tk->path);
+        pathlock_take(contents_locks(tk->m->gw->contents), j->path, job_locked, j);
+        pathlock_drop(contents_locks(tk->m->gw->contents), old);
+        return;
+    }
     tk->t->clients = tk->clients;
     tk->t->epoch = tk->epoch;
     j->flush = tk->clients == 0 || tk->gone || tk->repath;
@@ -354,6 +363,10 @@ void merge_kernel_path(struct gw *gw, const char *kid, const char *path)
     const struct kernel *k = kernels_find(gw, kid);
     if (k)
         merge_kernel_grown(gw, kid, k->head);
+    if (tk->reported ? path && strcmp(tk->reported, clean) == 0 : !path)
+        return;
+    free(tk->reported);
+    tk->reported = xstrdup(path ? clean : NULL);
     const char *now = tk->repath ? tk->new_path : tk->path;
     if (now ? path && strcmp(now, clean) == 0 : !path)
         return;

@@ -436,3 +436,27 @@ def test_no_such_notebook(book, daemon):
     b.connect()
     assert b.done(b.run(0, "1"))
     assert "cannot be brought into the notebook" in daemon.log
+
+
+def test_many_renames_while_cells_run(daemon):
+    """The session keeps its old path, as that of a client that has not told of the rename yet."""
+    source = "import time\nfor i in range(40):\n    print('line', i, flush=True); time.sleep(0.1)\n"
+    books = [Book(daemon, source) for _ in range(2)]
+    for b in books:
+        b.connect()
+        b.run(0)
+        b.client.recv()
+        b.leave()
+    end, n = time.monotonic() + 4, 0
+    while time.monotonic() < end:
+        for b in books:
+            n += 1
+            new = f"r{n}-{b.name[-13:]}"
+            r = b.server.api("PATCH", f"api/contents/{b.name}", {"path": new})
+            assert r.status_code == 200, r.text
+            b.name = new
+            if n % 5 == 0:
+                b.save(b.load())
+    for b in books:
+        wait_for(lambda: b.text() == "".join(f"line {i}\n" for i in range(40)))
+        b.close()
