@@ -491,6 +491,8 @@ void kernels_op(struct gw *gw, struct http_req *r, const char *op, const char *k
     }
     struct op_call *c = xcalloc(1, sizeof *c);
     *c = (struct op_call){gw, r, xstrdup(kid), status};
+    if (!strcmp(op, "stop"))
+        merge_kernel_stops(gw, kid);
     shimc_call(gw->shim, json_pack("{s:s,s:s}", "op", op, "k", kid), START_TIMEOUT_MS, op_done, c);
 }
 
@@ -524,6 +526,7 @@ const struct route kernels_routes[] = {
 static void stop(struct kernel *k, const char *why)
 {
     log_info(why, "kernel", k->id, "last_activity", k->last_activity, NULL);
+    merge_kernel_stops(k->gw, k->id);
     shimc_call(k->gw->shim, json_pack("{s:s,s:s}", "op", "stop", "k", k->id), OP_TIMEOUT_MS, NULL,
                NULL);
 }

@@ -406,6 +406,18 @@ void merge_kernel_clients(struct gw *gw, const char *kid, size_t connected)
     kick(tk, LEFT_MS);
 }
 
+void merge_kernel_stops(struct gw *gw, const char *kid)
+{
+    struct tracker *tk = find(gw, kid);
+    struct err e;
+    if (!tk || !tk->t || !tk->loaded || tk->busy)
+        return; /* a job that is under way reads to the end itself */
+    tk->t->clients = tk->clients;
+    tk->t->epoch = tk->epoch;
+    if (track_advance(tk->t, JOB_BYTES, &e) < 0)
+        log_warn("last outputs could not be read", "kernel", kid, "reason", e.msg, NULL);
+}
+
 void merge_kernel_gone(struct gw *gw, const char *kid)
 {
     struct tracker *tk = find(gw, kid);

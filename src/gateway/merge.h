@@ -25,6 +25,9 @@
 void merge_kernel_path(struct gw *gw, const char *kid, const char *path); /* NULL: none (now) */
 void merge_kernel_grown(struct gw *gw, const char *kid, uint64_t head);
 void merge_kernel_clients(struct gw *gw, const char *kid, size_t connected);
+/* The kernel is about to be stopped, and its journal removed: what it has said is read now
+ * (blocking, at most a few megabytes: trackers keep up). */
+void merge_kernel_stops(struct gw *gw, const char *kid);
 void merge_kernel_gone(struct gw *gw, const char *kid);
 /* Writes what is pending at once (blocking): the daemon ends. */
 void merge_flush_all(struct gw *gw);

@@ -164,6 +164,7 @@ static void leave(struct http_req *r, json_t *record, struct kernel *old, struct
 {
     struct leaving *l = xcalloc(1, sizeof *l);
     *l = (struct leaving){now->gw, r, json_incref(record), xstrdup(now->id), status};
+    merge_kernel_stops(old->gw, old->id); /* as far as it is this session's notebook */
     drop_record(old, json_get_str(record, "id", ""));
     if (kernel_sessions(old) || !old->gw->shim)
         answer_leaving(l, NULL, NULL);
