@@ -1,31 +1,16 @@
 // JupyterLab in a headless browser, served by reitosd: what a person does with a notebook.
 import assert from 'node:assert/strict';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 
-import { chromium } from 'playwright-core';
-
+import { menu as chooseMenu, notebook, openNotebook, pictures, startBrowser, takePicture }
+  from './browser.mjs';
 import { Daemon, repo, until } from './daemon.mjs';
 
 const daemon = new Daemon();
-const pictures = join(repo, 'build', 'e2e');
-const profile = mkdtempSync(join(tmpdir(), 'reitos-chromium-'));
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
-  .find(existsSync);
-const errors = [];
-let context;
+let browser;
 let page;
-
-function notebook(...sources) {
-  return JSON.stringify({
-    cells: sources.map((source, i) => ({ cell_type: 'code', id: `cell-${i}`, source, metadata: {},
-      outputs: [], execution_count: null })),
-    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
-    nbformat: 4, nbformat_minor: 5
-  });
-}
 
 function saved(name) {
   return JSON.parse(readFileSync(join(daemon.root, name), 'utf8'));
@@ -35,20 +20,8 @@ function text(cell) {
   return cell.outputs.map(o => [o.text ?? ''].flat().join('')).join('');
 }
 
-// in a workspace of its own, so that no tab of an earlier test is restored
-async function open(name) {
-  await page.goto(`${daemon.url}lab/workspaces/${name.split('.')[0]}/tree/${name}`);
-  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached', timeout: 60000 });
-  await page.locator('.jp-Notebook .jp-Cell').first().waitFor({ timeout: 60000 });
-  await page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first()
-    .waitFor({ timeout: 60000 });
-}
-
-async function menu(top, item) {
-  await page.locator('.lm-MenuBar-item', { hasText: new RegExp(`^${top}$`) }).click();
-  await page.locator('.lm-Menu-item', { has: page.locator('.lm-Menu-itemLabel',
-    { hasText: item }) }).first().click();
-}
+const open = name => openNotebook(page, daemon, name);
+const menu = (top, item) => chooseMenu(page, top, item);
 
 // dialogs that would mean that something went wrong
 async function noDialog() {
@@ -57,30 +30,16 @@ async function noDialog() {
 }
 
 before(async () => {
-  assert.ok(browserPath, 'chromium is installed');
-  mkdirSync(pictures, { recursive: true });
   await daemon.start();
-  context = await chromium.launchPersistentContext(profile, {
-    executablePath: browserPath, headless: true, viewport: { width: 1280, height: 900 },
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync']
-  });
-  page = context.pages()[0] ?? await context.newPage();
-  page.on('pageerror', error => errors.push(String(error)));
-  page.on('dialog', dialog => dialog.accept());
-  await page.goto(`${daemon.url}lab?token=${daemon.token}`);
-  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached', timeout: 60000 });
+  browser = await startBrowser(daemon);
+  page = browser.page;
 });
 
-afterEach(async context => {
-  const name = context.name.replace(/\W+/g, '-').slice(0, 40);
-  await page?.screenshot({ path: join(pictures, `${name}.png`) }).catch(() => undefined);
-});
+afterEach(context => takePicture(page, context));
 
 after(async () => {
-  await context?.close();
+  await browser?.close();
   await daemon.stop();
-  rmSync(profile, { recursive: true, force: true });
 });
 
 test('without the token there is a login form', async () => {
@@ -184,5 +143,5 @@ test('a terminal opens and runs a command', async () => {
 });
 
 test('no script error in the page', () => {
-  assert.deepEqual(errors, []);
+  assert.deepEqual(browser.errors, []);
 });
