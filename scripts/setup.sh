@@ -26,7 +26,7 @@ command -v apt-get >/dev/null 2>&1 ||
     die "needs Debian's packages (or your system's equivalents):$missing"
 sudo=
 if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null 2>&1 || die "not root and no sudo; install yourself:$missing"
+    command -v sudo >/dev/null 2>&1 || die "not root and no sudo; as root: apt-get install$missing"
     sudo=sudo
 fi
 
