@@ -24,35 +24,40 @@ static void skip(const char **p)
     *p += strspn(*p, " \t");
 }
 
-enum range range_parse(const char *header, uint64_t size, uint64_t *from, uint64_t *len)
+/* What stands between "bytes=" and the end; 0 when it is not one well-formed range. */
+static int parse_bytes(const char *p, int *has_first, uint64_t *first, int *has_last,
+                       uint64_t *last)
 {
-    const char *p = header;
-    uint64_t first, last;
-    if (!p || strncasecmp(p, "bytes", 5) != 0)
-        return RANGE_NONE;
+    if (strncasecmp(p, "bytes", 5) != 0)
+        return 0;
     p += 5;
     skip(&p);
     if (*p++ != '=')
-        return RANGE_NONE;
+        return 0;
     skip(&p);
-    int has_first = number(&p, &first);
-    if (has_first < 0 || *p++ != '-')
-        return RANGE_NONE;
-    int has_last = number(&p, &last);
+    *has_first = number(&p, first);
+    if (*has_first < 0 || *p++ != '-')
+        return 0;
+    *has_last = number(&p, last);
     skip(&p);
-    if (has_last < 0 || *p || (!has_first && !has_last))
+    return *has_last >= 0 && !*p && (*has_first || *has_last);
+}
+
+enum range range_parse(const char *header, uint64_t size, uint64_t *from, uint64_t *len)
+{
+    int has_first, has_last;
+    uint64_t first, last;
+    if (!header || !parse_bytes(header, &has_first, &first, &has_last, &last))
         return RANGE_NONE;
     if (!has_first) { /* the last N bytes */
         if (last == 0 || size == 0)
             return RANGE_UNSATISFIABLE;
         first = last < size ? size - last : 0;
         last = size - 1;
-    } else if (!has_last || last >= size) {
-        if (has_last && last < first)
-            return RANGE_NONE;
-        last = size - 1;
-    } else if (last < first) {
+    } else if (has_last && last < first) {
         return RANGE_NONE;
+    } else if (!has_last || last >= size) {
+        last = size - 1;
     }
     if (first >= size)
         return RANGE_UNSATISFIABLE;

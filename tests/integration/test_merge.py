@@ -458,5 +458,5 @@ def test_many_renames_while_cells_run(daemon):
             if n % 5 == 0:
                 b.save(b.load())
     for b in books:
-        wait_for(lambda: b.text() == "".join(f"line {i}\n" for i in range(40)))
+        wait_for(lambda b=b: b.text() == "".join(f"line {i}\n" for i in range(40)))
         b.close()
