@@ -299,7 +299,9 @@ static int take_no(const char *name, struct flag *ret, struct err *e)
     const struct option *o = find(word, strlen(word));
     if (!o)
         return unknown("", "--no-", word, e);
-    if (o->type != TYPE_BOOL || name[strlen(word)])
+    if (o->type == TYPE_BOOL && name[strlen(word)])
+        return err_set(e, ERR_CONFIG, "--no-%s takes no value", word);
+    if (o->type != TYPE_BOOL)
         return err_set(e, ERR_CONFIG, "--no-%s is not an option; --%s%s%s is", word, word,
                        *o->meta ? " " : "", o->meta);
     *ret = (struct flag){o, "false", 1};

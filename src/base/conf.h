@@ -20,7 +20,8 @@
     X(root, "root", STR, ".", "DIR", "folder that is served; nothing outside it can be reached") \
     X(data, "data", STR, "", "DIR",                                                              \
       "kernels, journals, state (default: $XDG_DATA_HOME/reitos); a local disk")                 \
-    X(token, "token", STR, "", "TOKEN", "access token (default: random, printed once)")          \
+    X(token, "token", STR, "", "TOKEN",                                                          \
+      "access token; none: no login (default: random, printed once)")                            \
     X(base_url, "base-url", STR, "/", "/PATH/", "prefix of every URL")                           \
     X(tls_cert, "tls-cert", STR, "", "FILE", "TLS certificate chain (PEM)")                      \
     X(tls_key, "tls-key", STR, "", "FILE", "TLS private key (PEM)")                              \

@@ -54,7 +54,7 @@ static int ask_daemon(const json_t *info, json_t **ret, struct err *e)
         is_unix ? xasprintf("http://localhost%sapi/status", url + strlen("unix:") + strlen(sock))
                 : xasprintf("%sapi/status", url);
     struct httpc_request q = {
-        .url = target, .headers = headers, .timeout_ms = API_MS, .unix_socket = sock};
+        .url = target, .headers = headers, .timeout_ms = API_MS, .unix_socket = sock, .own = 1};
     struct httpc_response answer = {0};
     int r = httpc_call(&q, &answer, e);
     if (r < 0)
@@ -90,7 +90,7 @@ static void print_text(const struct cli *c, const json_t *info, const json_t *ap
                json_get_str(info, "root", ""), (long long)json_get_int(api, "kernels", 0),
                (long long)json_get_int(api, "connections", 0));
     else
-        printf("daemon    not running\n");
+        printf("daemon    %s\n", info ? "does not answer" : "not running");
     printf("shim      %s\n", shim ? "running" : "not running");
     if (shim)
         print_counters(shim);

@@ -1,5 +1,6 @@
 /* A small HTTP client on libcurl: one blocking request at a time, for the thread pool and for the
- * command line. No redirects are followed, no cookies kept; TLS certificates are checked.
+ * command line. No redirects are followed, no cookies kept; TLS certificates are checked unless
+ * `own` is set.
  * Any thread.
  */
 #ifndef REITOS_WIRE_HTTPC_H
@@ -20,6 +21,8 @@ struct httpc_request {
     int timeout_ms;          /* whole request; 0: HTTPC_TIMEOUT_MS */
     const char *unix_socket; /* connect there instead of the URL's host; may be NULL */
     size_t max_body;         /* of the answer; 0: HTTPC_BODY_MAX */
+    int own;                 /* a daemon of ours on this machine, whose certificate is made for
+                              * another name: it is not checked, and no proxy is used */
 };
 
 struct httpc_response {

@@ -268,16 +268,24 @@ def test_status_without_daemon(cli):
     (cli.data / "run").mkdir(parents=True, exist_ok=True)
     (cli.data / "run/reitosd.json").write_text(json.dumps(
         {"url": "http://127.0.0.1:9/", "token": "hidden", "pid": 1, "started": "x"}))
+    assert "daemon    does not answer" in cli("status", rc=3).out
     p = cli("status", "-o", "json", rc=3)
     assert json.loads(p.out)["status"] is None and "hidden" not in p.out + p.err
 
 
 @pytest.mark.skipif(not (BUILD / "reitosd").exists(), reason="reitosd is not built")
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "unix"])
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "unix", "tls"])
 def test_up_and_status(cli, listen):
+    more = []
     if listen == "unix":
         listen = f"unix:{cli.home}/d.sock"
-    p = cli.start("up", "--listen", listen, "--root", cli.work, "--base-url", "/b/")
+    elif listen == "tls":
+        listen, cert, key = "0.0.0.0:0", cli.home / "cert.pem", cli.home / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj",
+                        "/CN=example.org", "-keyout", key, "-out", cert], check=True,
+                       capture_output=True)
+        more = ["--tls-cert", cert, "--tls-key", key]
+    p = cli.start("up", "--listen", listen, "--root", cli.work, "--base-url", "/b/", *more)
     try:
         cli.wait_for(lambda: (cli.data / "run/reitosd.json").exists())
         status = cli.json("status")

@@ -130,6 +130,7 @@ static void test_bad_flags(void **state)
         {"--log=xml", NULL, "--log: \"xml\" is not one of text|json"},
         {"--log=tex", NULL, "not one of"},
         {"--no-grace", NULL, "--no-grace is not an option; --grace SECONDS is"},
+        {"--no-terminals=1", NULL, "--no-terminals takes no value"},
         {"--=x", NULL, "unknown option"},
     };
     for (size_t i = 0; i < COUNTOF(cases); i++) {
