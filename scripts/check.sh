@@ -30,7 +30,7 @@ run_unit() {
     status=0
     meson test -C "$1" --suite unit --print-errorlogs --no-rebuild --timeout-multiplier "$2" \
         >"$1/unit.txt" 2>&1 || status=$?
-    ok=$(sed -n 's/^Ok: *//p' "$1/unit.txt")
+    ok=$(awk '/^Ok:/ { print $2 }' "$1/unit.txt")
     bad=$(awk '/^(Fail|Timeout|Unexpected Pass): / { n += $NF } END { print n + 0 }' "$1/unit.txt")
     [ "$status" = 0 ] || cat "$1/unit.txt"
     echo "unit: ${ok:-0} passed, $bad failed"
