@@ -123,7 +123,7 @@ def test_execute(shared, cli):
 
 
 def test_error_and_stop_on_error(shared):
-    failing = shared.kc.execute("1 / 0")
+    failing = shared.kc.execute("import time; time.sleep(0.5); 1 / 0")  # both are queued by then
     waiting = shared.kc.execute("print('never')")
     assert shared.shell(failing)["content"]["ename"] == "ZeroDivisionError"
     assert shared.shell(waiting)["content"]["status"] == "aborted"
