@@ -35,8 +35,10 @@ static int read_notebook(struct run *r, struct err *e)
     if (rc < 0)
         return err_set(e, ERR_INVALID, "%s", why.msg);
     rc = json_parse(buf_str(&text), text.len, &r->notebook, &why);
-    if (rc >= 0)
+    if (rc >= 0) {
+        nb_upgrade(r->notebook);
         rc = nb_check(r->notebook, &why);
+    }
     /* whatever is wrong with it, naming this notebook was wrong use */
     return rc < 0 ? err_set(e, ERR_INVALID, "%s: %s", r->in, why.msg) : 0;
 }

@@ -185,11 +185,17 @@ static int set_notebook(const struct cenv *env, json_t *model, const char *path,
     struct err why = {0};
     json_t *nb = NULL;
     int rc = json_parse(buf_str(b), b->len, &nb, &why);
+    if (rc == 0)
+        nb_upgrade(nb);
     if (rc == 0 && !json_is_array(json_object_get(nb, "cells")))
         rc = err_set(&why, ERR_PARSE, "not a notebook of format 4: it has no list of cells");
     if (rc < 0) {
         json_decref(nb);
         return err_set(e, ERR_INVALID, "Unreadable Notebook: %s %s", path, why.msg);
+    }
+    if (nb_check(nb, &why) < 0) { /* it opens all the same, and the page says what is wrong */
+        json_object_set_new(model, "message",
+                            json_sprintf("Notebook validation failed: %s", why.msg));
     }
     nb_join_lines(nb);
     notebook_mark(nb, trust_has(env->trust, hash));

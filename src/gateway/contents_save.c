@@ -158,6 +158,7 @@ static int save_notebook(struct save *s, struct err *e)
     if (!json_is_object(nb) || !json_is_integer(json_object_get(nb, "nbformat")))
         return err_set(e, ERR_INVALID, "Unexpected error while saving file: %s is not a notebook",
                        s->path);
+    nb_upgrade(nb);
     IGNORE_RESULT(nb_check(nb, &s->invalid)); /* told to the client; the user's work is saved */
     int trusted = notebook_strip_trust(nb);
     nb_join_lines(nb);

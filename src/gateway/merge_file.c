@@ -23,8 +23,10 @@ static int disk_read(const struct cenv *env, const char *path, struct disk *d, s
         rc = fs_read(env->root, path, CONTENTS_FILE_MAX, &b, e);
     if (rc == 0)
         rc = json_parse(buf_str(&b), b.len, &nb, e);
-    if (rc == 0)
+    if (rc == 0) {
+        nb_upgrade(nb);
         rc = nb_check(nb, e);
+    }
     if (rc < 0)
         return rc;
     sha256_hex(buf_str(&b), b.len, d->hash);

@@ -169,6 +169,8 @@ static int check_cell(const json_t *cell, size_t i, struct err *e)
     const json_t *metadata = json_object_get(cell, "metadata");
     if (!type)
         return err_set(e, ERR_INVALID, "notebook: cell %zu has no cell_type", i);
+    if (strcmp(type, "code") != 0 && strcmp(type, "markdown") != 0 && strcmp(type, "raw") != 0)
+        return err_set(e, ERR_INVALID, "notebook: cell %zu is of the unknown type %.40s", i, type);
     if (source && !json_is_string(source) && !json_is_array(source))
         return err_set(e, ERR_INVALID, "notebook: the source of cell %zu is no text", i);
     if (outputs && !json_is_array(outputs))

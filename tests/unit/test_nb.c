@@ -294,6 +294,41 @@ static void test_numbers(void **state)
     }
 }
 
+static void test_upgrade(void **state)
+{
+    (void)state;
+    static const char old[] =
+        "{\"nbformat\":3,\"nbformat_minor\":0,\"metadata\":{\"name\":\"x\",\"k\":1},"
+        "\"worksheets\":[{\"cells\":["
+        "{\"cell_type\":\"heading\",\"level\":2,\"source\":[\"A\\n\",\"b\"]},"
+        "{\"cell_type\":\"code\",\"input\":\"1\",\"prompt_number\":7,\"language\":\"python\","
+        "\"collapsed\":true,\"outputs\":["
+        "{\"output_type\":\"stream\",\"stream\":\"stderr\",\"text\":\"t\"},"
+        "{\"output_type\":\"pyout\",\"prompt_number\":7,\"text\":\"1\",\"html\":\"<b>\"},"
+        "{\"output_type\":\"pyerr\",\"ename\":\"E\",\"evalue\":\"\",\"traceback\":[]}]}]},"
+        "{\"cells\":[{\"cell_type\":\"html\",\"source\":\"<i>\"},5]}]}";
+    static const char new[] =
+        "{\"nbformat\":4,\"nbformat_minor\":4,\"metadata\":{\"k\":1,\"orig_nbformat\":3},"
+        "\"cells\":[{\"cell_type\":\"markdown\",\"metadata\":{},\"source\":\"## A b\"},"
+        "{\"cell_type\":\"code\",\"execution_count\":7,\"metadata\":{\"collapsed\":true},"
+        "\"source\":\"1\",\"outputs\":["
+        "{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":\"t\"},"
+        "{\"output_type\":\"execute_result\",\"execution_count\":7,\"metadata\":{},"
+        "\"data\":{\"text/plain\":\"1\",\"text/html\":\"<b>\"}},"
+        "{\"output_type\":\"error\",\"ename\":\"E\",\"evalue\":\"\",\"traceback\":[]}]},"
+        "{\"cell_type\":\"markdown\",\"metadata\":{},\"source\":\"<i>\"}]}";
+    autojson json_t *got = NULL;
+    autojson json_t *wanted = NULL;
+    assert_int_equal(json_parse(old, sizeof old - 1, &got, NULL), 0);
+    assert_int_equal(json_parse(new, sizeof new - 1, &wanted, NULL), 0);
+    assert_int_equal(nb_upgrade(got), 1);
+    assert_true(json_equal(got, wanted));
+    assert_int_equal(nb_upgrade(got), 0);
+    assert_int_equal(nb_check(got, NULL), 0);
+    autojson json_t *odd = json_pack("{s:i,s:s}", "nbformat", 3, "worksheets", "no list");
+    assert_int_equal(nb_upgrade(odd), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,7 +337,7 @@ int main(void)
         cmocka_unit_test(test_bad_messages), cmocka_unit_test(test_set_outputs),
         cmocka_unit_test(test_prefix),       cmocka_unit_test(test_check),
         cmocka_unit_test(test_lines),        cmocka_unit_test(test_write),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_numbers),      cmocka_unit_test(test_upgrade),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
