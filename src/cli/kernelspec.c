@@ -111,6 +111,8 @@ static int install(const struct cli *c, struct err *e)
                             .zygote = c->conf.zygote,
                             .preload = c->conf.preload};
     r = kspec_find(&kc, kernel, &entry, e);
+    if (r == ERR_NOT_FOUND)
+        r = e->code = ERR_INVALID; /* wrong use, as for reitos run */
     if (r >= 0)
         r = write_spec(c, dir, kernel, entry, p.self, e);
     paths_free(&p);
