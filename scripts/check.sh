@@ -14,7 +14,8 @@ setup() {
     if ! ninja -C build -t targets all 2>/dev/null | grep -q '^tests/unit/'; then
         meson setup --reconfigure build >/dev/null
     fi
-    if [ tests/e2e/package-lock.json -nt tests/e2e/node_modules/.package-lock.json ]; then
+    have=tests/e2e/node_modules/.package-lock.json
+    if [ ! -f "$have" ] || [ tests/e2e/package-lock.json -nt "$have" ]; then
         echo "setup: npm packages of tests/e2e"
         (cd tests/e2e && npm ci --silent --no-audit --no-fund)
     fi
