@@ -12,9 +12,9 @@
 #include "gateway/dispatch.h"
 
 static const struct route *const tables[] = {
-    kernels_routes, sessions_routes, channels_routes, contents_routes, files_routes,
-    kspecs_routes,  status_routes,   config_routes,   events_routes,   terminals_routes,
-    metrics_routes, reitos_routes,   auth_routes,     lab_routes,
+    kernels_routes,   sessions_routes, channels_routes,  contents_routes, files_routes,
+    kspecs_routes,    status_routes,   nbconvert_routes, config_routes,   events_routes,
+    terminals_routes, metrics_routes,  reitos_routes,    auth_routes,     lab_routes,
 };
 
 struct match {

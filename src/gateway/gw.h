@@ -35,6 +35,7 @@ struct gw {
     char *data;               /* absolute data folder */
     struct http_server *http;
     struct shimc *shim; /* NULL while there is none */
+    int conversions;    /* nbconvert's children */
     int ending;         /* the shim was told to end; then the loop does */
     struct auth *auth;
     struct kernels *kernels; /* kernels, sessions, channels */
@@ -78,7 +79,8 @@ extern const struct route kernels_routes[], sessions_routes[], channels_routes[]
     reitos_routes[];                                         /* kernels */
 extern const struct route contents_routes[], files_routes[]; /* files */
 extern const struct route auth_routes[], lab_routes[], config_routes[], terminals_routes[],
-    events_routes[], metrics_routes[], kspecs_routes[], status_routes[]; /* the rest */
+    events_routes[], metrics_routes[], kspecs_routes[], status_routes[],
+    nbconvert_routes[]; /* the rest */
 
 /* module lifecycles; *_new may return NULL with e */
 struct auth *auth_new(struct gw *gw, struct err *e);

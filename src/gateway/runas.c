@@ -109,6 +109,28 @@ int runas_shell(const char *user, const char *cwd, int *ret_fd, pid_t *ret_pid, 
     return 0;
 }
 
+int runas_program(uv_loop_t *loop, const char *user, char *const argv[], int in, uv_pipe_t out[2],
+                  uv_process_t *process, uv_exit_cb ended, struct err *e)
+{
+    (void)user;
+    autofree char **env = make_env();
+    uv_stdio_container_t io[3] = {{.flags = UV_INHERIT_FD, .data.fd = in}};
+    for (int i = 0; i < 2; i++) {
+        io[i + 1].flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE;
+        io[i + 1].data.stream = (uv_stream_t *)&out[i];
+    }
+    const uv_process_options_t options = {.file = argv[0],
+                                          .args = (char **)argv,
+                                          .env = env,
+                                          .cwd = "/",
+                                          .flags = UV_PROCESS_DETACHED,
+                                          .stdio_count = 3,
+                                          .stdio = io,
+                                          .exit_cb = ended};
+    int rc = uv_spawn(loop, process, &options);
+    return rc < 0 ? err_errno(e, -rc, "%s could not be started", argv[0]) : 0;
+}
+
 /* The session of a process, from /proc/PID/stat: the fourth field after the name in brackets. */
 static long session_of(const char *pid)
 {

@@ -121,13 +121,6 @@ static void post_csp_report(struct gw *gw, struct http_req *r, const char *const
     http_reply(r, 204, NULL, NULL, 0);
 }
 
-/* No converters: JupyterLab then offers no "Save and Export As" entries. */
-static void get_nbconvert(struct gw *gw, struct http_req *r, const char *const *p)
-{
-    (void)gw, (void)p;
-    http_reply_json(r, 200, json_object());
-}
-
 #define QUIET ROUTE_NO_ACTIVITY
 const struct route status_routes[] = {
     {METHOD(GET), "api", get_api, NULL, ROUTE_PUBLIC | QUIET},
@@ -135,7 +128,6 @@ const struct route status_routes[] = {
     {METHOD(GET), "api/me", get_me, NULL, QUIET},
     {METHOD(PATCH), "api/me", patch_me, NULL, QUIET},
     {METHOD(GET), "api/spec.yaml", get_spec, NULL, QUIET},
-    {METHOD(GET), "api/nbconvert", get_nbconvert, NULL, QUIET},
     {METHOD(POST), "api/shutdown", post_shutdown, NULL, 0},
     {METHOD(POST), "api/security/csp-report", post_csp_report, NULL, ROUTE_PUBLIC | QUIET},
     {0, NULL, NULL, NULL, 0},

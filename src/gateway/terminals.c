@@ -194,13 +194,20 @@ static void create(struct gw *gw, struct http_req *r, const char *const *p)
     http_reply_json(r, 200, model(t));
 }
 
+static void not_found(struct http_req *r, const char *name)
+{
+    struct err e;
+    err_set(&e, ERR_NOT_FOUND, "Terminal not found: %.200s", name);
+    http_reply_err(r, &e);
+}
+
 static void get_one(struct gw *gw, struct http_req *r, const char *const *p)
 {
     const struct terminal *t = offered(gw, r) ? find(gw, p[0]) : NULL;
     if (t)
         http_reply_json(r, 200, model(t));
     else if (gw->conf->terminals)
-        http_reply_status(r, 404, "Terminal not found");
+        not_found(r, p[0]);
 }
 
 static void delete_one(struct gw *gw, struct http_req *r, const char *const *p)
@@ -210,7 +217,7 @@ static void delete_one(struct gw *gw, struct http_req *r, const char *const *p)
         terminal_end(t);
         http_reply(r, 204, NULL, NULL, 0);
     } else if (gw->conf->terminals) {
-        http_reply_status(r, 404, "Terminal not found");
+        not_found(r, p[0]);
     }
 }
 
