@@ -101,8 +101,10 @@ static void apply_model(struct kernel *k, json_t *model)
     json_decref(k->model);
     k->model = json_incref(model);
     uint64_t head = (uint64_t)json_get_int(model, "head", 0);
-    if (head > k->head)
+    if (head > k->head) { /* an answer may be ahead of `grown` */
         k->head = head;
+        channels_grown(k);
+    }
     const char *t = json_get_str(model, "last_activity", "");
     if (strcmp(t, k->last_activity) > 0 && strlen(t) < sizeof k->last_activity)
         memcpy(k->last_activity, t, strlen(t) + 1);

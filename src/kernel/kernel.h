@@ -24,7 +24,8 @@ struct kernel_host {
     uint64_t journal_limit; /* bytes */
     struct zygotes *zygotes;
     void *arg;
-    void (*grown)(void *arg, struct kernel *k);
+    /* `urgent`: more than the start of a cell, of which the one who sent it knows. */
+    void (*grown)(void *arg, struct kernel *k, int urgent);
     /* `urgent`: more than busy, idle and times. */
     void (*changed)(void *arg, struct kernel *k, int urgent);
     void (*gone)(void *arg, struct kernel *k); /* take it off the list; it is freed next */

@@ -1,5 +1,7 @@
 /* What goes into the journal of a kernel, from it or on its behalf. While the disk takes nothing,
  * messages wait in memory, in order. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/log.h"
 #include "kernel/kernel_own.h"
@@ -12,11 +14,21 @@ struct unwritten {
     struct jmsg *m;
 };
 
+/* What comes before the output of a cell: busy, execute_input, and our record of the request. More
+ * follows in a moment as a rule, and to tell of each would wake every client for it. */
+static int is_prelude(struct jmsg *m)
+{
+    const struct slice *c = &m->parts[JPART_CONTENT];
+    if (jmsg_is(m, "status"))
+        return memmem(c->data, c->len, "\"busy\"", 6) != NULL;
+    return jmsg_is(m, "execute_input") || jmsg_is(m, "execute_request");
+}
+
 static int append(struct kernel *k, struct jmsg *m, struct err *e)
 {
     int rc = journal_append(k->journal, m, e);
     if (rc == 0)
-        k->host->grown(k->host->arg, k);
+        k->host->grown(k->host->arg, k, !is_prelude(m));
     return rc;
 }
 

@@ -20,6 +20,7 @@
 
 #define TICK_MS 10000
 #define SOFT_MS 20        /* busy, idle and times are told at most this often per kernel */
+#define PRELUDE_MS 5      /* so long the start of a cell may wait for what follows it */
 #define FIRST_CLIENT_S 10 /* whoever started us has so long to say hello */
 #define IDLE_MS 300       /* without kernels and clients */
 #define END_MS 6000       /* after this the remaining kernels are killed */
@@ -60,19 +61,23 @@ void shim_broadcast(struct shim *s, const json_t *head)
     }
 }
 
-static void on_grown(void *arg, struct kernel *k)
+static void raise_to(int *level, int urgent)
+{
+    int want = urgent ? 2 : 1;
+    if (want > *level)
+        *level = want;
+}
+
+static void on_grown(void *arg, struct kernel *k, int urgent)
 {
     ((struct shim *)arg)->messages++;
-    ((struct kernel_link *)(void *)k)->grown = 1;
+    raise_to(&((struct kernel_link *)(void *)k)->grown, urgent);
 }
 
 static void on_changed(void *arg, struct kernel *k, int urgent)
 {
     (void)arg;
-    struct kernel_link *l = (struct kernel_link *)(void *)k;
-    int want = urgent ? 2 : 1;
-    if (want > l->changed)
-        l->changed = want;
+    raise_to(&((struct kernel_link *)(void *)k)->changed, urgent);
 }
 
 static void on_gone(void *arg, struct kernel *k)
@@ -93,35 +98,52 @@ static void on_soft(void *arg)
     s->soft = loop_timer_stop(s->soft); /* the round of the loop that ends now does the rest */
 }
 
-static void tell(struct shim *s, struct kernel_link *l)
+static void on_late(uv_timer_t *t)
+{
+    struct shim *s = t->data;
+    list_foreach(it, &s->kernels) if (link_of(it)->grown) link_of(it)->grown = 2;
+}
+
+static void tell_grown(struct shim *s, struct kernel_link *l)
+{
+    const struct kernel *k = (const struct kernel *)(void *)l;
+    autojson json_t *head = json_pack("{s:s, s:s, s:I}", "op", "grown", "k", kernel_id(k), "head",
+                                      (json_int_t)kernel_head(k));
+    l->grown = 0;
+    shim_broadcast(s, head);
+}
+
+/* 1: something is held back for the timer. */
+static int tell(struct shim *s, struct kernel_link *l)
 {
     struct kernel *k = (struct kernel *)(void *)l;
-    if (l->grown) {
-        autojson json_t *head = json_pack("{s:s, s:s, s:I}", "op", "grown", "k", kernel_id(k),
-                                          "head", (json_int_t)kernel_head(k));
-        l->grown = 0;
-        shim_broadcast(s, head);
-    }
-    if (!l->changed)
-        return;
-    int64_t now = sys.mono_us();
-    if (l->changed == 1 && now - l->told_us < SOFT_MS * 1000) {
-        if (!s->soft)
-            s->soft = loop_timer_start(&s->loop, SOFT_MS, 0, on_soft, s);
-        return;
-    }
+    int64_t now = l->changed ? sys.mono_us() : 0;
+    int soft = l->changed == 1 && now - l->told_us < SOFT_MS * 1000;
+    if (soft && !s->soft)
+        s->soft = loop_timer_start(&s->loop, SOFT_MS, 0, on_soft, s);
+    int model_now = l->changed && !soft;
+    if (l->grown == 2 || (l->grown && model_now)) /* no model runs ahead of the growth */
+        tell_grown(s, l);
+    if (!model_now)
+        return l->grown;
     autojson json_t *model = kernel_model(k);
     autojson json_t *head = json_pack("{s:s, s:O}", "op", "changed", "kernel", model);
     l->changed = 0;
     l->told_us = now;
     if (head)
         shim_broadcast(s, head);
+    return 0;
 }
 
 static void on_flush(uv_prepare_t *p)
 {
     struct shim *s = p->data;
-    list_foreach(it, &s->kernels) tell(s, link_of(it));
+    int held = 0;
+    list_foreach(it, &s->kernels) held |= tell(s, link_of(it));
+    if (!held)
+        uv_timer_stop(&s->late);
+    else if (!uv_is_active((uv_handle_t *)&s->late))
+        uv_timer_start(&s->late, on_late, PRELUDE_MS, 0);
     list_foreach(it, &s->clients) client_flush(container_of(it, struct client, link));
 }
 
@@ -320,6 +342,8 @@ static void init(struct shim *s, const struct shim_conf *conf)
     uv_prepare_init(&s->loop, &s->flush);
     s->flush.data = s;
     uv_prepare_start(&s->flush, on_flush);
+    uv_timer_init(&s->loop, &s->late);
+    s->late.data = s;
     watch_signal(s, &s->term, SIGTERM);
     watch_signal(s, &s->intr, SIGINT);
     signal(SIGPIPE, SIG_IGN);

@@ -21,6 +21,7 @@ struct shim {
     uv_pipe_t listener;
     uv_prepare_t flush; /* tells clients what happened in this round of the loop */
     uv_signal_t term, intr;
+    uv_timer_t late; /* runs while a kernel's growth is held back */
     struct loop_timer *tick, *grace, *soft, *end;
     int grace_s;
     int ending, ended;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/crypto.h"
 #include "base/sys.h"
+#include "wire/jscan.h"
 
 enum head_state { HEAD_UNKNOWN, HEAD_DECODED, HEAD_BAD };
 
@@ -146,51 +147,56 @@ int jmsg_json(const struct jmsg *m, int part, json_t **ret, struct err *e)
     return json_parse(m->parts[part].data, m->parts[part].len, ret, e);
 }
 
-/* Where a header field goes in struct jhead. */
-struct head_field {
-    int part;
-    const char *key;
-    size_t offset;
-};
+static const char *const header_keys[] = {"msg_id", "msg_type", "session", "subshell_id"};
+static const char *const parent_keys[] = {"msg_id", "msg_type", "session"};
+#define HEAD_FIELDS (COUNTOF(header_keys) + COUNTOF(parent_keys))
 
-static const struct head_field head_fields[] = {
-    {JPART_HEADER, "msg_id", offsetof(struct jhead, msg_id)},
-    {JPART_HEADER, "msg_type", offsetof(struct jhead, msg_type)},
-    {JPART_HEADER, "session", offsetof(struct jhead, session)},
-    {JPART_HEADER, "subshell_id", offsetof(struct jhead, subshell_id)},
-    {JPART_PARENT, "msg_id", offsetof(struct jhead, parent_id)},
-    {JPART_PARENT, "msg_type", offsetof(struct jhead, parent_type)},
-    {JPART_PARENT, "session", offsetof(struct jhead, parent_session)},
-};
-
-static void fill_head(struct jmsg_full *m, json_t *const trees[2])
+/* Values point into the message, or into the tree that was made for what is unusual. */
+static int read_part(const struct jmsg_full *m, int part, const char *const *keys, size_t n,
+                     struct slice *values, json_t **ret_tree, struct err *e)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < COUNTOF(head_fields); i++)
-        total += strlen(json_get_str(trees[head_fields[i].part], head_fields[i].key, "")) + 1;
+    const struct slice *text = &m->parts[part];
+    if (jscan_strings(text->data, text->len, keys, n, values))
+        return 0;
+    int rc = jmsg_json(&m->pub, part, ret_tree, e);
+    if (rc < 0)
+        return err_wrap(e, part == JPART_HEADER ? "message header" : "parent header");
+    if (!json_is_object(*ret_tree))
+        return err_set(e, ERR_PARSE, "a message header is not a JSON object");
+    for (size_t i = 0; i < n; i++)
+        values[i] = text_slice(json_get_str(*ret_tree, keys[i], ""));
+    return 0;
+}
+
+static void fill_head(struct jmsg_full *m, const struct slice values[HEAD_FIELDS])
+{
+    const char **const fields[HEAD_FIELDS] = {
+        &m->head.msg_id,    &m->head.msg_type,    &m->head.session,       &m->head.subshell_id,
+        &m->head.parent_id, &m->head.parent_type, &m->head.parent_session};
+    size_t total = HEAD_FIELDS;
+    for (size_t i = 0; i < HEAD_FIELDS; i++)
+        total += values[i].len;
     m->head_text = xmalloc(total);
     char *p = m->head_text;
-    for (size_t i = 0; i < COUNTOF(head_fields); i++) {
-        const char *s = json_get_str(trees[head_fields[i].part], head_fields[i].key, "");
-        size_t n = strlen(s) + 1;
-        memcpy(p, s, n);
-        *(const char **)(void *)((char *)&m->head + head_fields[i].offset) = p;
-        p += n;
+    for (size_t i = 0; i < HEAD_FIELDS; i++) {
+        memcpy(p, values[i].data, values[i].len);
+        *fields[i] = p;
+        p += values[i].len;
+        *p++ = '\0';
     }
 }
 
 static int decode_head(struct jmsg_full *m, struct err *e)
 {
     autojson json_t *header = NULL, *parent = NULL;
-    int rc = jmsg_json(&m->pub, JPART_HEADER, &header, e);
+    struct slice values[HEAD_FIELDS];
+    int rc = read_part(m, JPART_HEADER, header_keys, COUNTOF(header_keys), values, &header, e);
+    if (rc == 0)
+        rc = read_part(m, JPART_PARENT, parent_keys, COUNTOF(parent_keys),
+                       values + COUNTOF(header_keys), &parent, e);
     if (rc < 0)
-        return err_wrap(e, "message header");
-    rc = jmsg_json(&m->pub, JPART_PARENT, &parent, e);
-    if (rc < 0)
-        return err_wrap(e, "parent header");
-    if (!json_is_object(header) || !json_is_object(parent))
-        return err_set(e, ERR_PARSE, "a message header is not a JSON object");
-    fill_head(m, (json_t *const[2]){header, parent});
+        return rc;
+    fill_head(m, values);
     return 0;
 }
 

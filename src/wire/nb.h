@@ -30,7 +30,8 @@ int nb_set_outputs(json_t *notebook, const char *cell_id, json_t *outputs, int e
  * prefix where the last stream's text may be shorter (its unfinished last line may also differ:
  * progress bars). Lines may be split in either. */
 int nb_outputs_prefix(const json_t *saved, const json_t *full);
-/* A notebook of format 2 or 3 becomes 4.4 in place; 1 when it did, 0 when there was nothing to do. */
+/* A notebook of format 2 or 3 becomes 4.4 in place; 1 when it did, 0 when there was nothing to do.
+ */
 int nb_upgrade(json_t *notebook);
 /* Structure check for saves: nbformat >= 4 with a cells array; ERR_INVALID naming the defect. */
 int nb_check(const json_t *notebook, struct err *e) WARN_UNUSED;

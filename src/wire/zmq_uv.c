@@ -139,6 +139,7 @@ struct incoming {
     zmq_msg_t *msgs;
     struct slice *frames;
     size_t n, cap, bytes;
+    int why;
 };
 
 static void incoming_free(struct incoming *in)
@@ -150,13 +151,15 @@ static void incoming_free(struct incoming *in)
 }
 
 /* Frames beyond the limit are read and dropped; what is left still has more parts than a Jupyter
- * message may have, so it is refused and not taken for a whole one. */
+ * message may have, so it is refused and not taken for a whole one. 0 and `why` when there is
+ * none. */
 static int receive_frame(struct zsock *z, struct incoming *in, int *more)
 {
     zmq_msg_t msg;
     zmq_msg_init(&msg);
     while (zmq_msg_recv(&msg, z->sock, ZMQ_DONTWAIT) < 0) {
-        if (zmq_errno() != EINTR) {
+        in->why = zmq_errno();
+        if (in->why != EINTR) {
             zmq_msg_close(&msg);
             return 0;
         }
@@ -178,8 +181,8 @@ static int receive_frame(struct zsock *z, struct incoming *in, int *more)
     return 1;
 }
 
-/* Bytes received and handed on; 0 when there was no message. */
-static size_t receive(struct zsock *z)
+/* Bytes received and handed on; 0 when there was no message, and then why. */
+static size_t receive(struct zsock *z, int *why)
 {
     struct incoming in = {0};
     int more = 1;
@@ -191,23 +194,33 @@ static size_t receive(struct zsock *z)
         in.frames[i] = (struct slice){zmq_msg_data(&in.msgs[i]), zmq_msg_size(&in.msgs[i])};
     if (in.n)
         z->cb(z->arg, in.frames, in.n);
+    *why = in.why;
     incoming_free(&in);
     return bytes;
 }
 
+/* A receive that ends with EAGAIN has taken in everything that the descriptor announced, as a look
+ * at the events does, and no call on the socket follows it: the look, which costs system calls, is
+ * only needed after another end, or to learn whether the queue can go on. */
 static void service(struct zsock *z)
 {
     size_t bytes = 0;
+    int why = 0;
     flush(z);
     for (int i = 0; i < ROUND_MESSAGES && bytes < ROUND_BYTES; i++) {
-        if (z->paused || z->closed || !(events(z) & ZMQ_POLLIN))
+        if (z->paused || z->closed)
             break;
-        size_t got = receive(z);
+        size_t got = receive(z, &why);
         if (!got)
             break;
         bytes += got;
+        why = 0;
     }
-    if (!z->closed)
+    if (z->closed)
+        return;
+    if (why == EAGAIN && list_empty(&z->queue))
+        uv_idle_stop(&z->idle);
+    else
         recheck(z);
 }
 
