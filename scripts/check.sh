@@ -33,7 +33,11 @@ run_unit() {
         >"$1/unit.txt" 2>&1 || status=$?
     ok=$(awk '/^Ok:/ { print $2 }' "$1/unit.txt")
     bad=$(awk '/^(Fail|Timeout|Unexpected Pass): / { n += $NF } END { print n + 0 }' "$1/unit.txt")
-    [ "$status" = 0 ] || cat "$1/unit.txt"
+    if [ "$status" != 0 ]; then
+        cat "$1/unit.txt"
+        # cmocka says which assertion failed in lines of TAP that meson keeps to its log
+        grep -B 1 -A 8 '^not ok' "$1/meson-logs/testlog.txt" || true
+    fi
     echo "unit: ${ok:-0} passed, $bad failed"
     [ "$status" = 0 ] && [ "${ok:-0}" != 0 ]
 }
