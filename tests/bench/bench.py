@@ -224,7 +224,9 @@ def machine():
     model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
              if line.startswith("model name")]
     return {"cpu": model[0] if model else platform.machine(), "cores": os.cpu_count(),
-            "kernel": platform.release(), "load": os.getloadavg()[0]}
+            "kernel": platform.release(), "load": os.getloadavg()[0],
+            "date": time.strftime("%Y-%m-%d"),
+            "command": " ".join(["make bench", *sys.argv[1:]])}
 
 
 def rows(r):
@@ -273,7 +275,7 @@ def table(r):
         lines.append(f"| {name} | {s['median']:.0f} | {s['p90']:.0f} | {s['n']} |")
     m = r["machine"]
     lines += ["", f"{m['cores']} cores of {m['cpu']}, Linux {m['kernel']}, load {m['load']:.1f} "
-              "at the start."]
+              f"at the start; {m['date']}, `{m['command']}`."]
     return "\n".join(lines)
 
 
