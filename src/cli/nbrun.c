@@ -10,6 +10,7 @@
 #include "cli/nbprep.h"
 #include "cli/progress.h"
 #include "wire/nb.h"
+#include "wire/nb_widgets.h"
 
 #define INFO_MS 60000      /* for the kernel to answer its first request */
 #define INTERRUPT_MS 10000 /* for a cell to end after an interrupt */
@@ -25,6 +26,7 @@ struct nbrun {
     uv_loop_t *loop;
     struct nbrun_conf conf;
     struct progress progress;
+    struct nb_widgets *widgets;
     struct run_cell *cells; /* code cells that hold code */
     size_t ncells, at;
     char session[SYS_UUID_MAX];
@@ -53,6 +55,7 @@ struct nbrun *nbrun_new(uv_loop_t *loop, const struct nbrun_conf *conf)
     r->loop = loop;
     r->conf = *conf;
     r->cells = xcalloc(json_array_size(cells) + 1, sizeof(*r->cells));
+    r->widgets = nb_widgets_new();
     sys_uuid(r->session);
     json_array_foreach(cells, i, cell)
     {
@@ -80,6 +83,7 @@ struct nbrun *nbrun_free(struct nbrun *r)
     for (size_t i = 0; i < r->ncells; i++)
         nb_cell_free(r->cells[i].fold);
     jmsg_unref(r->request);
+    nb_widgets_free(r->widgets);
     free(r->cells);
     free(r->headline);
     free(r);
@@ -100,6 +104,7 @@ int nbrun_save(struct nbrun *r, struct err *e)
     autobuf struct buf b = BUF_INIT(JSON_TEXT_MAX);
     if (r->at < r->ncells && r->cells[r->at].fold)
         take_outputs(&r->cells[r->at]);
+    nb_widgets_put(r->widgets, r->conf.notebook);
     int rc = nb_write(r->conf.notebook, &b);
     if (rc < 0)
         return err_set(e, rc, "%s: the notebook is too large", r->conf.out);
@@ -314,7 +319,7 @@ static void take_iopub(struct nbrun *r, struct jmsg *m)
     struct nb_cell *fold = r->at < r->ncells ? r->cells[r->at].fold : NULL;
     if (jmsg_is(m, "update_display_data"))
         update_displays(r, m);
-    if (fold && nb_cell_feed(fold, m) > 0)
+    if (nb_widgets_feed(r->widgets, m) || (fold && nb_cell_feed(fold, m) > 0))
         r->dirty = 1;
     if (jmsg_is(m, "status")) {
         autojson json_t *content = NULL;

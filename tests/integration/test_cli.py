@@ -167,6 +167,29 @@ def test_display_of_an_earlier_cell_is_updated(cli):
     assert text_of(cli.read("u.out.ipynb")["cells"][0]) == "'new'"
 
 
+def test_widgets_are_shown_without_a_kernel(cli):
+    """Their state is in the notebook, as other clients leave it there."""
+    cli.notebook("w.ipynb", code("import ipywidgets as w\nfrom IPython.display import display\n"
+                                 "slider = w.IntSlider(value=3, description='n')\n"
+                                 "gone = w.Text('x'); picture = w.Image(value=b'\\x89PNG')\n"
+                                 "slider"),
+                 code("slider.value = 42\ngone.close()\npicture"))
+    cli("run", "w.ipynb")
+    nb = nbformat.read(cli.work / "w.out.ipynb", as_version=nbformat.NO_CONVERT)
+    nbformat.validate(nb)
+    kept = nb.metadata.widgets["application/vnd.jupyter.widget-state+json"]
+    assert (kept.version_major, kept.version_minor) == (2, 0)
+    shown = [c.outputs[0].data["application/vnd.jupyter.widget-view+json"].model_id
+             for c in nb.cells]
+    slider, picture = (kept.state[model] for model in shown)
+    assert slider.model_name == "IntSliderModel"
+    assert slider.model_module == "@jupyter-widgets/controls"
+    assert (slider.state.value, slider.state.description) == (42, "n")
+    assert slider.state.layout.removeprefix("IPY_MODEL_") in kept.state
+    assert picture.buffers == [{"path": ["value"], "encoding": "base64", "data": "iVBORw=="}]
+    assert "TextModel" not in {m.model_name for m in kept.state.values()}
+
+
 def test_progress_bar_and_large_output(cli):
     cli.notebook("l.ipynb", code("for i in range(50):\n    print(i, end='\\r', flush=True)\n"
                                  "print()"), code("print('x' * 10_000_000)"))
