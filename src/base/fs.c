@@ -191,7 +191,7 @@ int fs_rename(const struct fs_root *r, const char *from, const char *to, struct 
     if (rc == 0)
         return 0;
     if (rc == -EXDEV)
-        return err_errno(e, EIO, "%s to %s: on another file system", from, to);
+        return err_set(e, ERR_UNSUPPORTED, "%s to %s: on another file system", from, to);
     return path_error(e, -rc, rc == -EEXIST ? to : from);
 }
 

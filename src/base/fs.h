@@ -32,7 +32,8 @@ int fs_stat(const struct fs_root *r, const char *rel, struct stat *st, struct er
 int fs_parent(const struct fs_root *r, const char *rel, const char **ret_name,
               struct err *e) WARN_UNUSED; /* returns the fd */
 int fs_mkdir(const struct fs_root *r, const char *rel, mode_t mode, struct err *e) WARN_UNUSED;
-/* ERR_EXISTS when the target exists; both ends stay beneath the root. */
+/* ERR_EXISTS when the target exists, ERR_UNSUPPORTED when it is on another file system; both ends
+ * stay beneath the root. */
 int fs_rename(const struct fs_root *r, const char *from, const char *to, struct err *e) WARN_UNUSED;
 /* A file, a link itself, or an empty folder (ERR_EXISTS when it is not empty). */
 int fs_unlink(const struct fs_root *r, const char *rel, struct err *e) WARN_UNUSED;

@@ -71,7 +71,7 @@ int contents_rename(const struct cenv *env, const char *from, const char *to,
                     struct err *e) WARN_UNUSED;
 int contents_delete(const struct cenv *env, const char *path, struct err *e) WARN_UNUSED;
 int contents_trust(const struct cenv *env, const char *path, struct err *e) WARN_UNUSED;
-/* Replaces or makes `to` with the bytes of `from`; times are kept when `times`. */
+/* Replaces `to`, or makes it with the mode of `from`; times are kept when `times`. */
 int contents_copy_file(const struct cenv *env, const char *from, const char *to, int times,
                        struct err *e) WARN_UNUSED;
 

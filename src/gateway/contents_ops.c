@@ -109,7 +109,8 @@ int contents_copy_file(const struct cenv *env, const char *from, const char *to,
     if (!S_ISREG(st.st_mode))
         return err_set(e, ERR_INVALID, "Cannot read non-file %s", from);
     struct fs_writer *w;
-    int rc = fs_writer_open(env->root, to, 0, &w, e);
+    mode_t mode = exists(env, to) ? 0 : st.st_mode & 0777; /* a checkpoint's file keeps its own */
+    int rc = fs_writer_open(env->root, to, mode, &w, e);
     if (rc < 0)
         return rc;
     rc = copy_bytes(fd, w, e);
@@ -238,6 +239,20 @@ int contents_copy(const struct cenv *env, const char *from, const char *to, json
     return rc < 0 ? rc : no_content(env, target, ret, e);
 }
 
+/* To another file system, which no rename can do. Folders are left to the user: a move of many
+ * files that fails half way would leave two halves. */
+static int move_file(const struct cenv *env, const char *from, const char *to, struct err *e)
+{
+    if (is_dir(env, from))
+        return err_set(e, ERR_INVALID,
+                       "'%s' is on another file system than '%s': copy the folder, then delete it",
+                       from, to);
+    if (exists(env, to))
+        return err_set(e, ERR_EXISTS, "%s exists", to);
+    int rc = contents_copy_file(env, from, to, 1, e);
+    return rc < 0 ? rc : fs_unlink(env->root, from, e);
+}
+
 int contents_rename(const struct cenv *env, const char *from, const char *to, struct err *e)
 {
     if (!env->hidden && (cpath_hidden(from) || cpath_hidden(to)))
@@ -245,6 +260,8 @@ int contents_rename(const struct cenv *env, const char *from, const char *to, st
     if (!*from || !*to)
         return err_set(e, ERR_INVALID, "Cannot rename the root folder");
     int rc = fs_rename(env->root, from, to, e);
+    if (rc == ERR_UNSUPPORTED)
+        rc = move_file(env, from, to, e);
     if (rc == ERR_EXISTS)
         return err_set(e, rc, "File already exists: %s", to);
     if (rc == ERR_NOT_FOUND)

@@ -613,6 +613,32 @@ def test_rename(api):
     assert (api.root / "b.txt").read_text() == "b"
 
 
+def test_move_to_another_file_system(api):
+    other = api.root / "other"
+    other.mkdir()
+    mount = ["mount", "-t", "tmpfs", "tmpfs", other]
+    if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        api.text("moved.txt", "text")
+        (api.root / "moved.txt").chmod(0o640)
+        (api.root / "folder").mkdir(exist_ok=True)
+        r = api("PATCH", "moved.txt", {"path": "other/here.txt"})
+        assert r.status_code == 200, r.text
+        assert (other / "here.txt").read_text() == "text"
+        assert (other / "here.txt").stat().st_mode & 0o777 == 0o640
+        assert not (api.root / "moved.txt").exists()
+        api.text("second.txt", "2")
+        assert api("PATCH", "second.txt", {"path": "other/here.txt"}).status_code == 409
+        assert (api.root / "second.txt").read_text() == "2"
+        r = api("PATCH", "folder", {"path": "other/folder"})
+        assert r.status_code == 400
+        assert "another file system" in r.json()["message"]
+        assert (api.root / "folder").is_dir()
+    finally:
+        subprocess.run(["umount", other], check=True)
+
+
 def test_delete(api):
     api.notebook("n.ipynb", nb())
     r = api("DELETE", "n.ipynb")
