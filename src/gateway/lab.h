@@ -1,5 +1,5 @@
 /* JupyterLab: what its files share. lab.c (pages, routes), lab_ext.c (extensions and page
- * configuration), lab_tmpl.c (the page), lab_settings.c, lab_api.c. */
+ * configuration), lab_tmpl.c (the page), lab_settings.c, lab_translations.c, lab_api.c. */
 #ifndef REITOS_GATEWAY_LAB_H
 #define REITOS_GATEWAY_LAB_H
 

@@ -1,4 +1,4 @@
-/* JupyterLab's smaller APIs: workspaces, translations, listings, licences, icons. */
+/* JupyterLab's smaller APIs: workspaces, listings, licences, icons. */
 #include <ctype.h>
 #include <glob.h>
 #include <string.h>
@@ -142,17 +142,6 @@ void lab_workspaces(struct gw *gw, struct http_req *r, const char *const *p)
         return;
     }
     job_start(gw, r, p[0], 0, *p[0] ? get_workspace : list_workspaces);
-}
-
-/* --- translations: English only --- */
-
-void lab_translations(struct gw *gw, struct http_req *r, const char *const *p)
-{
-    (void)gw;
-    json_t *data =
-        *p[0] ? json_object()
-              : json_pack("{s:{s:s,s:s}}", "en", "displayName", "English", "nativeName", "English");
-    http_reply_json(r, 200, json_pack("{s:o,s:s}", "data", data, "message", ""));
 }
 
 /* --- extension listings: none are fetched --- */

@@ -1,13 +1,19 @@
 """JupyterLab as served by the daemon: page, files, settings, workspaces and what it asks for."""
 
+import importlib.util
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 import requests
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+
+from daemon import REPO
 
 
 class Client:
@@ -235,9 +241,31 @@ def test_workspaces(client, daemon):
     client("DELETE", f"{base}/{quote('w x')}", 404)
 
 
-def test_small_things(client):
-    assert client.json("lab/api/translations")["data"]["en"]["displayName"] == "English"
+def test_translations(client):
+    """A real language pack, put into the environment that the daemon serves JupyterLab from."""
+    listed = client.json("lab/api/translations")["data"]
+    assert listed == {"en": {"displayName": "English", "nativeName": "English"}}
     assert client.json("lab/api/translations/default") == {"data": {}, "message": ""}
+    missing = client.json("lab/api/translations/fr_FR")
+    assert missing == {"data": {}, "message": "Language pack 'fr_FR' not installed!"}
+    client("GET", f"lab/api/translations/{quote('../*', safe='')}", 404)
+    name = "jupyterlab_language_pack_fr_FR"
+    package = Path(importlib.util.find_spec(name).origin).parent
+    site = next((REPO / "build/venv").glob("lib/python3*/site-packages"))
+    link = site / name
+    link.symlink_to(package)
+    try:
+        listed = client.json("lab/api/translations")["data"]
+        assert listed["fr_FR"] == {"displayName": "French", "nativeName": "Français"}
+        pack = client.json("lab/api/translations/fr_FR")
+        assert pack["message"] == ""
+        assert pack["data"]["jupyterlab"]["Cancel"] == ["Annuler"]
+        assert pack["data"]["jupyterlab"][""]["language"] == "fr-FR"
+    finally:
+        link.unlink()
+
+
+def test_small_things(client):
     listing = client.json("lab/api/listings/@jupyterlab/extensionmanager-extension/listings.json")
     assert listing["blocked_extensions"] == []
     licenses = client.json("lab/api/licenses/")["bundles"]["JupyterLab"]["packages"]
