@@ -26,7 +26,7 @@ command -v apt-get >/dev/null 2>&1 ||
     die "needs Debian's packages (or your system's equivalents):$missing"
 sudo=
 if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null 2>&1 || die "not root and no sudo; as root: apt-get install$missing"
+    command -v sudo >/dev/null 2>&1 || die "not root and no sudo; as root: apt-get install --no-install-recommends$missing"
     sudo=sudo
 fi
 
@@ -34,13 +34,17 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 say "installing$missing"
 export DEBIAN_FRONTEND=noninteractive
-if ! $sudo apt-get update -qq >"$log" 2>&1; then
-    tail -n 5 "$log" >&2
-    die "the package index cannot be fetched (is there a network?); missing:$missing"
-fi
+# apt-get update succeeds without a network too, so that what it said is kept for the verdict below
+status=0
+$sudo apt-get update -qq >"$log" 2>&1 || status=$?
 # shellcheck disable=SC2086  # a list of words
-if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-    $missing >"$log" 2>&1; then
-    tail -n 15 "$log" >&2
-    die "packages cannot be installed:$missing"
+if [ "$status" = 0 ] && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+    --no-install-recommends $missing >>"$log" 2>&1; then
+    exit 0
 fi
+if grep -q -E 'Failed to fetch|Could not resolve' "$log"; then
+    grep -E 'Failed to fetch|Could not resolve' "$log" | tail -n 1 >&2
+    die "packages cannot be fetched (is there a network?):$missing"
+fi
+tail -n 15 "$log" >&2
+die "packages cannot be installed:$missing"
