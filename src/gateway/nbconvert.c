@@ -24,19 +24,17 @@
 #define RESULT_MAX ((size_t)256 << 20)
 #define SOURCE_MAX ((size_t)256 << 20)
 #define REASON_MAX ((size_t)64 << 10)
-#define DEADLINE_MS 115000 /* just before the request's own time is over (HTTP_HOLD_S) */
+#define READ_MAX ((size_t)64 << 10) /* at once */
+#define DEADLINE_MS 115000          /* just before the request's own time is over (HTTP_HOLD_S) */
 #define RUNNING_MAX 4
 
 static const struct format {
     const char *name, *type, *extension;
 } formats[] = {
-    {"asciidoc", "text/asciidoc", ".asciidoc"},
     {"html", "text/html", ".html"},
-    {"latex", "text/latex", ".tex"},
     {"markdown", "text/markdown", ".md"},
     {"notebook", "application/json", ".ipynb"},
     {"python", "text/x-python", ".py"},
-    {"rst", "text/x-rst", ".rst"},
     {"script", "text/plain",
      ".txt"}, /* the extension of the notebook's language, if it names one */
     {"slides", "text/html", ".slides.html"},
@@ -210,31 +208,43 @@ static void on_ended(uv_process_t *p, int64_t status, int signum)
     runas_signal_session(uv_process_get_pid(p), SIGKILL);
 }
 
+static struct buf *text_of(struct convert *c, const void *pipe)
+{
+    return &c->text[pipe == &c->pipe[1]];
+}
+
 static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *b)
 {
     struct convert *c = h->data;
-    struct buf *text = &c->text[h == (uv_handle_t *)&c->pipe[1]];
+    struct buf *text = text_of(c, h);
     char *at;
-    size_t room = hint < 65536 ? hint : 65536;
+    if (text == &c->text[1] && text->len > REASON_MAX / 2)
+        buf_consume(text, text->len / 2); /* the end is what counts */
+    size_t room = text->max - text->len;
+    if (room > READ_MAX)
+        room = READ_MAX;
+    if (room > hint)
+        room = hint;
     *b = uv_buf_init(NULL, 0);
-    if (buf_reserve(text, room, &at) == 0)
+    if (room && buf_reserve(text, room, &at) == 0)
         *b = uv_buf_init(at, (unsigned)room);
 }
 
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
 {
     struct convert *c = s->data;
-    struct buf *text = &c->text[s == (uv_stream_t *)&c->pipe[1]];
+    struct buf *text = text_of(c, s);
     (void)b;
     if (n > 0) {
         text->len += (size_t)n;
         text->data[text->len] = '\0';
-    } else if (n == UV_ENOBUFS && s == (uv_stream_t *)&c->pipe[1]) {
-        buf_consume(text, text->len / 2); /* the end is what counts */
-    } else if (n == UV_ENOBUFS) {
-        give_up(c, err_set(&c->err, ERR_TOO_LARGE, "%.200s becomes too large", c->path));
-        close_handle((uv_handle_t *)s);
     } else if (n < 0) {
+        if (n != UV_EOF)
+            give_up(c,
+                    n == UV_ENOBUFS
+                        ? err_set(&c->err, ERR_TOO_LARGE, "%.200s becomes too large", c->path)
+                        : err_set(&c->err, ERR_INTERNAL, "%.200s: reading from the converter: %s",
+                                  c->path, uv_strerror((int)n)));
         close_handle((uv_handle_t *)s);
     }
 }

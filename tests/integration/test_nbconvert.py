@@ -10,8 +10,7 @@ import pytest
 import requests
 
 FORMATS = {"html": "text/html", "python": "text/x-python", "script": "text/plain",
-           "markdown": "text/markdown", "latex": "text/latex", "rst": "text/x-rst",
-           "slides": "text/html", "asciidoc": "text/asciidoc", "notebook": "application/json"}
+           "markdown": "text/markdown", "slides": "text/html", "notebook": "application/json"}
 
 
 def notebook(source="answer = 6 * 7", **metadata):
@@ -21,7 +20,8 @@ def notebook(source="answer = 6 * 7", **metadata):
                        {"output_type": "display_data", "metadata": {},
                         "data": {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}}]},
                   {"cell_type": "markdown", "source": "# Title é", "metadata": {}, "id": "b"}],
-        "metadata": {"language_info": {"name": "python", "file_extension": ".py"}, **metadata},
+        "metadata": {"language_info": {"name": "python", "file_extension": ".py",
+                                       "nbconvert_exporter": "python"}, **metadata},
         "nbformat": 4, "nbformat_minor": 5})
 
 
@@ -59,11 +59,21 @@ def test_download(get, name, file):
     assert r.headers["Content-Disposition"] == f"attachment; filename*=utf-8''{file}"
 
 
-@pytest.mark.parametrize("extension", [None, 7, "py", ".", "../x", ".p\"\r\nX: y", "." + "a" * 99])
+@pytest.mark.parametrize("extension", [None, 7, "py"])
+def test_no_extension(get, daemon, extension):
+    """nbconvert refuses it."""
+    Path(daemon.root, "odd.ipynb").write_text(
+        notebook(language_info={"name": "python", "file_extension": extension}))
+    r = get("nbconvert/script/odd.ipynb", download="true")
+    assert r.status_code == 400 and "file_extension" in r.json()["message"]
+
+
+@pytest.mark.parametrize("extension", [".", "../x", ".p\"\r\nX: y", "." + "a" * 99])
 def test_bad_extension(get, daemon, extension):
     Path(daemon.root, "odd.ipynb").write_text(
         notebook(language_info={"name": "python", "file_extension": extension}))
     r = get("nbconvert/script/odd.ipynb", download="true")
+    assert r.status_code == 200, r.text
     assert r.headers["Content-Disposition"] == "attachment; filename*=utf-8''odd.txt"
     assert "X" not in r.headers
 
@@ -134,6 +144,15 @@ def test_not_installed(fake):
     r = ask(d)
     assert r.status_code == 501 and "pip install nbconvert" in r.json()["message"]
     assert requests.get(d.url + "api/nbconvert", params={"token": d.token}).json() == {}
+
+
+def test_a_child_that_complains_a_lot(fake):
+    """More than is kept of it; only the end counts."""
+    d = fake("i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i is a line of some eighty letters "
+             "so that many of them are more than any buffer >&2; done; echo the reason >&2; exit 3")
+    for _ in range(6):
+        r = ask(d, timeout=20)
+        assert r.status_code == 400 and r.json()["message"].endswith(": the reason"), r.text
 
 
 def test_the_child(fake):
