@@ -67,9 +67,8 @@ def test_me(client):
     client("PATCH", "api/me", 400, json={"color": "red"})
 
 
-def test_spec_and_converters(client):
+def test_spec_and_reports(client):
     assert client("GET", "api/spec.yaml").text.startswith("openapi: 3")
-    assert client("GET", "api/nbconvert").json() == {}
     client("POST", "api/security/csp-report", 204, data=b'{"csp-report": {}}')
 
 

@@ -221,7 +221,7 @@ def test_file_mode_and_empty_notebook(cli):
 
 
 @pytest.mark.parametrize("content, says", [
-    ("{", "line 2"), ("[]", ""), ('{"nbformat": 3, "worksheets": []}', ""), ("", ""),
+    ("{", "line 2"), ("[]", ""), ('{"nbformat": 1, "cells": []}', "nbformat"), ("", ""),
     ('{"nbformat": 4, "metadata": {}}', "cells"),
 ])
 def test_bad_notebooks(cli, content, says):
