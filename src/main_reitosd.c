@@ -111,6 +111,8 @@ static int check_conf(struct daemon *d, struct err *e)
                        "listen: %s can be reached from other machines; give --tls-cert and "
                        "--tls-key, or --allow-remote when something in front encrypts",
                        c->listen);
+    if (*c->python && access(c->python, X_OK) < 0)
+        return err_set(e, ERR_CONFIG, "python: %s: %s", c->python, strerror(errno));
     return normalise_base_url(d, e);
 }
 

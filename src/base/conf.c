@@ -74,10 +74,19 @@ static int parse_int(const char *value, int64_t *ret)
     return 0;
 }
 
+static int is_path(const struct option *o)
+{
+    return !strcmp(o->meta, "FILE") || !strcmp(o->meta, "DIR");
+}
+
+/* "~/" is the home folder: no shell expands it in a file, nor after "--name=". */
 static void set_str(struct conf *c, const struct option *o, const char *value)
 {
     char **slot = (char **)(void *)((char *)c + o->offset);
-    char *copy = xstrdup(value);
+    const char *home = sys.env("HOME");
+    char *copy = is_path(o) && !strncmp(value, "~/", 2) && home && *home
+                     ? xasprintf("%s%s", home, value + 1)
+                     : xstrdup(value);
     free(*slot);
     *slot = copy;
 }
@@ -253,7 +262,7 @@ static int load_file(struct conf *c, const char *path, int must, struct err *e)
     if (r == ERR_NOT_FOUND && !must)
         return 0;
     if (r < 0)
-        return err_set(e, ERR_CONFIG, "configuration file %s: %s", path, why.msg);
+        return err_set(e, ERR_CONFIG, "configuration file %s", why.msg);
     return conf_parse_ini(c, path, buf_str(&text), text.len, e);
 }
 
@@ -353,6 +362,16 @@ static int load_flags(struct conf *c, int argc, char **argv, int config_only, in
     return 0;
 }
 
+/* Kernels run it in other folders. Links stay: an environment is named by where bin/python lies. */
+static void absolute_python(struct conf *c)
+{
+    autofree char *cwd = *c->python && *c->python != '/' ? getcwd(NULL, 0) : NULL;
+    if (!cwd)
+        return;
+    autofree char *whole = xasprintf("%s/%s", cwd, c->python);
+    set_str(c, find("python", 6), whole);
+}
+
 static int load_all(struct conf *c, int argc, char **argv, int *ret_used, struct err *e)
 {
     const char *env = sys.env("REITOS_CONFIG");
@@ -373,8 +392,11 @@ static int load_all(struct conf *c, int argc, char **argv, int *ret_used, struct
     if (r < 0)
         return r;
     r = load_flags(c, argc, argv, 0, ret_used, e);
-    if (r < 0 || *c->data)
+    if (r < 0)
         return r;
+    absolute_python(c);
+    if (*c->data)
+        return 0;
     char *data = NULL;
     r = conf_default_data(&data, e);
     if (r < 0)

@@ -65,7 +65,8 @@ struct conf {
 /* Fills `c` from all sources. Flags are "--name value", "--name=value", "--flag", "--no-flag".
  * Stops at the first non-option, or after "--"; *ret_used is the number of argv entries consumed
  * (argv[0] is skipped and not counted, so argv[1 + used] is what follows). Strings are owned by
- * `c` until conf_free(). An empty `data` has become the default folder. On failure `c` is empty.
+ * `c` until conf_free(). An empty `data` has become the default folder, a relative `python` an
+ * absolute path, "~/" at the start of any file or folder the home folder. On failure `c` is empty.
  * --help, --man, --version and the like are the program's: look for them before. */
 int conf_load(struct conf *c, int argc, char **argv, int *ret_used, struct err *e) WARN_UNUSED;
 void conf_free(struct conf *c);

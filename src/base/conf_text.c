@@ -167,7 +167,7 @@ static void man_option(struct buf *out, const struct option *o)
     if (default_shown(o)) {
         buf_add(out, "Default: \\fB");
         conf_roff(out, o->def);
-        buf_add(out, "\\fR.\n");
+        buf_add(out, "\\fR\n");
     }
 }
 

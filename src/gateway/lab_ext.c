@@ -191,9 +191,11 @@ static void read_core(struct lab_disk *d, const char *prefix, struct buf *proble
     autofree char *index = xasprintf("%s/share/jupyter/lab/static/index.html", prefix);
     autofree char *path = xasprintf("%s/share/jupyter/lab/static/package.json", prefix);
     autojson json_t *package = NULL;
-    if (fs_read_path(index, TEMPLATE_MAX, &tmpl, &e) < 0)
-        note(problems, "JupyterLab is not served", e.msg);
-    else
+    if (fs_read_path(index, TEMPLATE_MAX, &tmpl, &e) < 0) {
+        autofree char *why =
+            xasprintf("%s; --python names the environment that has JupyterLab", e.msg);
+        note(problems, "JupyterLab is not served", why);
+    } else
         d->tmpl = buf_steal(&tmpl);
     IGNORE_RESULT(jdirs_read_object(path, &package, NULL)); /* then the version is unknown */
     d->version =

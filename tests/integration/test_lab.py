@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import quote
@@ -296,3 +297,30 @@ def test_new_kernelspec_appears(client, daemon):
     import time
     time.sleep(2.1)
     assert client.json("api/kernelspecs/mine")["spec"]["display_name"] == "Mine"
+
+
+def test_relative_python(daemon_factory):
+    """It is taken from the folder where the daemon is started; kernels run in other folders."""
+    d = daemon_factory(start=False, python="env/bin/python", spares=0)
+    Path(d.root, "env").symlink_to(REPO / "build/venv")
+    Path(d.root, "sub").mkdir()
+    client = Client(d.start())
+    client("GET", "lab")
+    client("POST", "api/kernels", 201, json={"name": "python3", "path": "sub"})
+
+
+def test_absent_python(daemon_factory):
+    d = daemon_factory(start=False, python="env/bin/python")
+    done = subprocess.run(d.command(), env=d.env, cwd=d.root, capture_output=True, text=True,
+                          timeout=20)
+    assert done.returncode == 2
+    assert done.stderr == f"reitosd: python: {d.root}/env/bin/python: No such file or directory\n"
+
+
+def test_without_jupyterlab(daemon_factory):
+    d = daemon_factory(start=False, python="env/bin/python", spares=0)
+    python = Path(d.root, "env/bin/python")
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/usr/bin/python3")
+    Client(d.start())("GET", "lab", 503)
+    assert "--python names the environment that has JupyterLab" in d.log

@@ -94,6 +94,22 @@ def test_excused(tree):
     assert gate(tree, "size.py") == (0, "")
 
 
+def test_log_file_is_kept(tree):
+    """A gate that speaks leaves in the log what was there before."""
+    write(tree, "src/base/ugly.c", "int  x ;\n", fmt=False)
+    log = tree / "log.txt"
+    subprocess.run(f"(echo first; scripts/lint/format.sh) >{log} 2>&1", shell=True, cwd=tree)
+    assert log.read_text().startswith("first\nsrc/base/ugly.c: not formatted")
+
+
+def test_no_formatter(tree, tmp_path_factory):
+    bare = tmp_path_factory.mktemp("bin")
+    (bare / "dirname").symlink_to(shutil.which("dirname"))
+    done = subprocess.run(["/bin/sh", "scripts/lint/format.sh"], cwd=tree, env={"PATH": str(bare)},
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "clang-format-14 is missing" in done.stderr
+
+
 def test_all_names_the_gate(tree):
     write(tree, "src/base/up.c", '#include "sim/x.h"\n')
     status, output = gate(tree, "all.sh")

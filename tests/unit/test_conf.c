@@ -322,11 +322,37 @@ static void test_help(void **state)
     assert_non_null(strstr(buf_str(&b), "(default: 60)"));
 }
 
+static void test_paths(void **state)
+{
+    (void)state;
+    struct conf c;
+    struct err e;
+    int used;
+    autofree char *cwd = getcwd(NULL, 0);
+    autofree char *python = xasprintf("%s/venv/bin/python", cwd);
+    char *relative[] = {"p", "--python", "venv/bin/python", "--root", "~/books", "--token", "~/t"};
+    assert_int_equal(conf_load(&c, COUNTOF(relative), relative, &used, &e), 0);
+    assert_string_equal(c.python, python);
+    assert_string_equal(c.root, "/nonexistent/home/books");
+    assert_string_equal(c.token, "~/t");
+    conf_free(&c);
+    char *home[] = {"p", "--python=~/v/bin/python", "--root=~", "--data=a~/b"};
+    assert_int_equal(conf_load(&c, COUNTOF(home), home, &used, &e), 0);
+    assert_string_equal(c.python, "/nonexistent/home/v/bin/python");
+    assert_string_equal(c.root, "~");
+    assert_string_equal(c.data, "a~/b");
+    conf_free(&c);
+    char *absent[] = {"p", "--config", "~/no.ini"};
+    assert_int_equal(conf_load(&c, COUNTOF(absent), absent, &used, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.msg, "/nonexistent/home/no.ini: No such file"));
+}
+
 static void test_man_and_completion(void **state)
 {
     (void)state;
     autobuf struct buf b = BUF_INIT(1 << 16);
     conf_man(&b);
+    assert_non_null(strstr(buf_str(&b), "Default: \\fB\\&.\\fR\n"));
     assert_non_null(strstr(buf_str(&b), "\\fB\\-\\-cull\\-idle\\-timeout\\fR \\fISECONDS\\fR\n"));
     assert_non_null(strstr(buf_str(&b), ".TP\n\\fB\\-\\-zygote\\fR, \\fB\\-\\-no\\-zygote\\fR\n"));
     buf_clear(&b);
@@ -357,6 +383,7 @@ int main(void)
         cmocka_unit_test_setup(test_ini_limits, setup),
         cmocka_unit_test_setup(test_nearest, setup),
         cmocka_unit_test_setup(test_help, setup),
+        cmocka_unit_test_setup(test_paths, setup),
         cmocka_unit_test_setup(test_man_and_completion, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
