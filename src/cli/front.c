@@ -26,7 +26,6 @@ struct front {
     struct routes *routes;
     front_cb cb;
     void *arg;
-    unsigned rejected;
 };
 
 static const struct {
@@ -51,9 +50,8 @@ static int sock_of(enum jchan ch)
 
 /* --- from clients -------------------------------------------------------------------------- */
 
-static void reject(struct front *f, const char *why)
+static void reject(const char *why)
 {
-    f->rejected++;
     log_warn("message of a client was dropped", "reason", why, NULL);
 }
 
@@ -66,7 +64,7 @@ static void on_request(void *arg, const struct slice *frames, size_t n)
     struct err e = {0};
     enum jchan ch = kinds[s - f->socks].channel;
     if (jmsg_from_zmq(ch, frames, n, f->key, &m, &e) < 0 || jmsg_head(m, &h, &e) < 0) {
-        reject(f, e.msg);
+        reject(e.msg);
         return;
     }
     /* the first frame is what the ROUTER socket knows the sender by */
@@ -81,7 +79,7 @@ static void on_heartbeat(void *arg, const struct slice *frames, size_t n)
     struct front_sock *s = arg;
     struct err e = {0};
     if (zsock_send(s->z, frames, n, &e) < 0)
-        reject(s->front, e.msg);
+        reject(e.msg);
 }
 
 static void publish(struct front *f, struct jmsg *m)
@@ -205,11 +203,6 @@ size_t front_pending(const struct front *f)
     for (int i = 0; i < SOCK_COUNT; i++)
         n += zsock_pending(f->socks[i].z);
     return n;
-}
-
-unsigned front_rejected(const struct front *f)
-{
-    return f->rejected;
 }
 
 /* --- life ---------------------------------------------------------------------------------- */

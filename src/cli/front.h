@@ -35,7 +35,5 @@ void front_reply(struct front *f, struct jmsg *request, const char *type, json_t
 /* 1 while subscribers take what is published; else the caller waits. */
 int front_ready(const struct front *f);
 size_t front_pending(const struct front *f); /* bytes that wait on all sockets */
-/* As many bad messages as were dropped so far. */
-unsigned front_rejected(const struct front *f);
 
 #endif

@@ -345,11 +345,6 @@ int kern_open(uv_loop_t *loop, const struct cli *c, const struct kern_conf *conf
     return 0;
 }
 
-const char *kern_id(const struct kern *k)
-{
-    return k->id;
-}
-
 void kern_send(struct kern *k, struct jmsg *m)
 {
     if (!k->ended)

@@ -48,7 +48,6 @@ struct kern_conf {
 struct kern;
 int kern_open(uv_loop_t *loop, const struct cli *c, const struct kern_conf *conf,
               const struct kern_ops *ops, void *arg, struct kern **ret, struct err *e) WARN_UNUSED;
-const char *kern_id(const struct kern *k);
 void kern_send(struct kern *k, struct jmsg *m); /* borrowed */
 void kern_interrupt(struct kern *k);
 /* Stops the kernel (at once with `now`), then calls `done`, also when that failed. */

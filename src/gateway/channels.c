@@ -117,20 +117,6 @@ static int is_turn(struct jmsg *m, const struct jhead *h)
     return !strcmp(state, "restarting") || !strcmp(state, "dead");
 }
 
-int kernels_session_connected(const struct gw *gw, const char *kid, const char *session)
-{
-    struct kernel *k = kernels_find(gw, kid);
-    if (!k)
-        return 0;
-    list_foreach(it, &k->clients)
-    {
-        const struct client *c = container_of(it, struct client, link);
-        if (c->ws && knows_session(c, session))
-            return 1;
-    }
-    return 0;
-}
-
 static int is_for(const struct client *c, struct jmsg *m)
 {
     const struct jhead *h;

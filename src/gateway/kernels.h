@@ -47,9 +47,6 @@ void kernels_op(struct gw *gw, struct http_req *r, const char *op, const char *k
 void kernel_set_sessions(struct kernel *k, json_t *sessions);
 json_t *kernel_sessions(const struct kernel *k); /* borrowed array; NULL when there are none */
 
-/* channels.c: whether the client that sent requests under `session` is connected now. */
-int kernels_session_connected(const struct gw *gw, const char *kid, const char *session);
-
 /* channels.c: something of the kernel changed for its clients. */
 void channels_grown(struct kernel *k);
 void channels_status(struct kernel *k, const char *state); /* a status message of our own */

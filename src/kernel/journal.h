@@ -48,10 +48,6 @@ struct jreader;
  * folded or removed, meanwhile. */
 int jreader_open(const char *dir, uint64_t from, struct jreader **ret, struct err *e) WARN_UNUSED;
 struct jreader *jreader_close(struct jreader *r);
-/* Tells the reader that messages up to `head` are written (each `grown` of the shim): as long as it
- * has given all of those, jreader_next() answers 0 without asking the file system. 0: not known. */
-void jreader_head(struct jreader *r, uint64_t head);
-uint64_t jreader_position(const struct jreader *r); /* the seq that it wants next, at least */
 /* 1 and a message, or 0 at the end of what is written (call again later), or an error. Checks the
  * CRC: a damaged record is ERR_IO naming segment and offset; the next call goes on behind it.
  * `wall_us` may be NULL. */

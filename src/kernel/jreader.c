@@ -10,7 +10,6 @@ struct jreader {
     int dirfd;
     struct segment seg;
     uint64_t from; /* next position wanted */
-    uint64_t head; /* known to be written; 0: not known */
     uint64_t next; /* a later segment that was seen: the open one is complete; 0: none */
 };
 
@@ -35,16 +34,6 @@ struct jreader *jreader_close(struct jreader *r)
         free(r);
     }
     return NULL;
-}
-
-void jreader_head(struct jreader *r, uint64_t head)
-{
-    r->head = head;
-}
-
-uint64_t jreader_position(const struct jreader *r)
-{
-    return r->from;
 }
 
 /* The segment to read after the open one, or where `from` lies at first; 0: none. */
@@ -94,8 +83,6 @@ int jreader_next(struct jreader *r, struct jmsg **ret, int64_t *wall_us, struct 
 {
     struct segment_record rec;
     for (;;) {
-        if (r->head && r->from > r->head)
-            return 0;
         int rc = r->seg.fd >= 0 ? segment_next(&r->seg, r->from, &rec, e) : 0;
         if (rc < 0)
             return rc;

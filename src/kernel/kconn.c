@@ -188,11 +188,6 @@ void kconn_probe(struct kconn *c)
     ask(c);
 }
 
-int kconn_ready(const struct kconn *c)
-{
-    return c->ready;
-}
-
 json_t *kconn_info(const struct kconn *c)
 {
     return c->info;

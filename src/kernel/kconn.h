@@ -24,8 +24,7 @@ int kconn_open(struct zctx *ctx, uv_loop_t *loop, const char *ip, const char *ke
 struct kconn *kconn_close(struct kconn *c); /* NULL-safe, returns NULL */
 void kconn_own(struct kconn *c, const struct kconn_ops *ops, void *arg);
 
-void kconn_probe(struct kconn *c); /* asks for kernel_info until ready */
-int kconn_ready(const struct kconn *c);
+void kconn_probe(struct kconn *c);         /* asks for kernel_info until ready */
 json_t *kconn_info(const struct kconn *c); /* content of kernel_info_reply, borrowed; or NULL */
 
 int kconn_send(struct kconn *c, const struct jmsg *m, struct err *e) WARN_UNUSED;

@@ -35,7 +35,7 @@ struct zsock {
     uv_idle_t idle; /* active: there is more to do, the loop must not sleep */
     struct list queue;
     size_t pending;
-    int paused, closed, handles;
+    int closed, handles;
     char endpoint[512];
 };
 
@@ -127,7 +127,7 @@ static void on_poll(uv_poll_t *h, int status, int ev)
 static void recheck(struct zsock *z)
 {
     unsigned ev = events(z);
-    int more = (!z->paused && (ev & ZMQ_POLLIN)) || (!list_empty(&z->queue) && (ev & ZMQ_POLLOUT));
+    int more = (ev & ZMQ_POLLIN) || (!list_empty(&z->queue) && (ev & ZMQ_POLLOUT));
     if (more)
         uv_idle_start(&z->idle, on_idle);
     else
@@ -208,7 +208,7 @@ static void service(struct zsock *z)
     int why = 0;
     flush(z);
     for (int i = 0; i < ROUND_MESSAGES && bytes < ROUND_BYTES; i++) {
-        if (z->paused || z->closed)
+        if (z->closed)
             break;
         size_t got = receive(z, &why);
         if (!got)
@@ -408,11 +408,4 @@ size_t zsock_pending(const struct zsock *z)
 const char *zsock_endpoint(const struct zsock *z)
 {
     return z->endpoint;
-}
-
-void zsock_pause(struct zsock *z, int paused)
-{
-    z->paused = paused;
-    if (!z->closed)
-        recheck(z);
 }

@@ -56,7 +56,5 @@ int zsock_send_jmsg(struct zsock *z, const struct slice *ids, size_t nids, const
                     const char *key, struct err *e) WARN_UNUSED;
 size_t zsock_pending(const struct zsock *z);       /* bytes queued by us */
 const char *zsock_endpoint(const struct zsock *z); /* as bound: "*" replaced by the real port */
-/* No callbacks while paused; what arrives waits in the socket. */
-void zsock_pause(struct zsock *z, int paused);
 
 #endif

@@ -270,22 +270,6 @@ static void test_close_in_callback(void **state)
     assert_null(router->z);
 }
 
-static void test_pause(void **state)
-{
-    struct fixture *f = *state;
-    struct end *router = open_end(f, ZSOCK_ROUTER, "ipc://*", 1);
-    router->want = 100;
-    struct end *dealer = open_end(f, ZSOCK_DEALER, zsock_endpoint(router->z), 0);
-    zsock_pause(router->z, 1);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(send_int(dealer->z, i), 0);
-    run(f, 200);
-    assert_int_equal(router->got, 0);
-    zsock_pause(router->z, 0);
-    run(f, 10000);
-    assert_int_equal(router->got, 100);
-}
-
 /* A signed message with a large buffer, from end to end. */
 static void test_jmsg(void **state)
 {
@@ -325,7 +309,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_flood_tcp),         T(test_flood_ipc), T(test_interleaved), T(test_waits_for_peer),
         T(test_queue_limit),       T(test_publish),   T(test_heartbeat),   T(test_unknown_peer),
-        T(test_close_in_callback), T(test_pause),     T(test_jmsg),        T(test_errors),
+        T(test_close_in_callback), T(test_jmsg),      T(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
