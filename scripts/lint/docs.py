@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Documentation in step: every command of the CLI is in the user guide, links in Markdown lead
-somewhere, and no file names a folder of the machine it was written on."""
+"""Documentation in step: every command of the CLI is in the user guide, docs/openapi.yaml has the
+routes of the gateway, links in Markdown lead somewhere, and no file names a folder of the machine it
+was written on."""
 import re
 import subprocess
 import sys
@@ -25,8 +26,44 @@ def commands():
     return found
 
 
+def routes():
+    """(method, path) of the tables in src/gateway, but for JupyterLab's pages and the login."""
+    found = set()
+    for path in sorted(Path("src/gateway").glob("*.c")):
+        if path.stem in ("lab", "login"):
+            continue
+        text = path.read_text()
+        macros = dict(re.findall(r"^#define (\w+_METHODS) (.*)$", text, re.M))
+        for table in re.findall(r"^const struct route \w+\[\] = \{(.*?)^\};", text, re.M | re.S):
+            for methods, pattern in re.findall(r'\{([^{"]*?),\s*"([^"]*)"', table):
+                names = re.findall(r"METHOD\((\w+)\)", macros.get(methods, methods)) or ["GET"]
+                found |= {(m, "/" + pattern.replace("*", "{}")) for m in names}
+    return found
+
+
+def documented():
+    """(method, path) in docs/openapi.yaml; what lies below a route that ends in * is its own."""
+    path = Path("docs/openapi.yaml")
+    found, at = set(), ""
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if m := re.match(r"  (/[^:]*):$", line):
+            at = re.sub(r"\{\w+\}", "{}", m[1])
+        elif m := re.match(r"    (get|put|post|patch|delete):", line):
+            found.add((m[1].upper(), at))
+    return found
+
+
+def api():
+    code, text = routes(), documented()
+    bad = [f"docs/openapi.yaml: {m} {p} is missing" for m, p in sorted(code - text)]
+    for method, path in sorted(text - code):
+        if not any(method == m and p.endswith("/{}") and path.startswith(p + "/") for m, p in code):
+            bad.append(f"docs/openapi.yaml: nothing serves {method} {path}")
+    return bad
+
+
 def main():
-    bad = []
+    bad = api()
     guide = Path("docs/user-guide.md")
     text = guide.read_text() if guide.exists() else ""
     for name in commands():

@@ -65,6 +65,9 @@ PLANTED = [
     ("config_docs.py", "src/base/conf.h", HEADER + 'X(a, "new-one", INT, "", "", "")\n',
      "options differ"),
     ("docs.py", "src/cli/new.c", 'struct cli_command n = {\n    "new", ""};\n', "command reitos new"),
+    ("docs.py", "src/gateway/new.c", 'const struct route new_routes[] = {\n    {METHOD(PUT), "api/new/{}"'
+     ", put, NULL, 0},\n};\n", "PUT /api/new/{} is missing"),
+    ("docs.py", "docs/openapi.yaml", "paths:\n  /api/old:\n    get:\n", "serves GET /api/old"),
     ("docs.py", "docs/x.md", "[gone](gone.md)\n", "leads nowhere"),
     ("docs.py", "docs/y.md", "see /wo" + "rk/main/x\n", "private folder"),
     ("python.sh", "tests/bad.py", "def f(:\n", "bad.py"),
