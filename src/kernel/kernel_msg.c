@@ -370,6 +370,13 @@ static void on_status(struct kernel *k, struct jmsg *m, const struct jhead *h)
         set_busy(k, !idle);
 }
 
+static void take_count(struct kernel *k, const struct jmsg *m)
+{
+    autojson json_t *content = NULL;
+    if (jmsg_json(m, JPART_CONTENT, &content, NULL) == 0)
+        k->execution_count = json_get_int(content, "execution_count", k->execution_count);
+}
+
 static void on_iopub(struct kernel *k, struct jmsg *m, const struct jhead *h)
 {
     kernel_record(k, m);
@@ -380,6 +387,8 @@ static void on_iopub(struct kernel *k, struct jmsg *m, const struct jhead *h)
         if (k->interrupt_wanted)
             signal_when_settled(k);
     }
+    if (strcmp(h->msg_type, "execute_input") == 0)
+        take_count(k, m); /* should the kernel die in the cell, its answer has the right number */
     if (strcmp(h->msg_type, "status") == 0)
         on_status(k, m, h);
     else if (!is_housekeeping(h->parent_type))
@@ -402,9 +411,7 @@ static void on_shell(struct kernel *k, struct jmsg *m, const struct jhead *h)
 {
     kernel_record(k, m);
     if (strcmp(h->msg_type, "execute_reply") == 0) {
-        autojson json_t *content = NULL;
-        if (jmsg_json(m, JPART_CONTENT, &content, NULL) == 0)
-            k->execution_count = json_get_int(content, "execution_count", k->execution_count);
+        take_count(k, m);
         if (is_reply_to(h, execq_running(k->queue)))
             forget_interrupt(k);
     }
