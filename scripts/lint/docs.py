@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Documentation in step: every command of the CLI is in the user guide, docs/openapi.yaml has the
-routes of the gateway, links in Markdown lead somewhere, and no file names a folder of the machine it
+routes of the gateway, tests named in Markdown exist, links lead somewhere, and no file names a folder of the machine it
 was written on."""
 import re
 import subprocess
@@ -81,6 +81,10 @@ def main():
             for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", content):
                 if "://" not in target and not (path.parent / target).exists():
                     bad.append(f"{path}: link to {target} leads nowhere")
+            for name, test in re.findall(r"`(\w+\.py)::(\w+)`", content):
+                file = Path("tests/integration", name)
+                if not file.exists() or f"def {test}(" not in file.read_text():
+                    bad.append(f"{path}: there is no test {name}::{test}")
     print("\n".join(bad), end="\n" if bad else "")
     return 1 if bad else 0
 

@@ -69,6 +69,7 @@ PLANTED = [
      ", put, NULL, 0},\n};\n", "PUT /api/new/{} is missing"),
     ("docs.py", "docs/openapi.yaml", "paths:\n  /api/old:\n    get:\n", "serves GET /api/old"),
     ("docs.py", "docs/x.md", "[gone](gone.md)\n", "leads nowhere"),
+    ("docs.py", "docs/z.md", "`test_a.py::test_b` shows it\n", "no test test_a.py::test_b"),
     ("docs.py", "docs/y.md", "see /wo" + "rk/main/x\n", "private folder"),
     ("python.sh", "tests/bad.py", "def f(:\n", "bad.py"),
 ]
