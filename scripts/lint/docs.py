@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Documentation in step: every command of the CLI is in the user guide, docs/openapi.yaml has the
-routes of the gateway, tests named in Markdown exist, links lead somewhere, and no file names a folder of the machine it
-was written on."""
+routes of the gateway, tests named in Markdown exist, links lead somewhere, and no file names a
+folder of the machine it was written on."""
 import re
 import subprocess
 import sys
