@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "gateway/contents_int.h"
 #include "gateway/contents_job.h"
 #include "gateway/merge.h"
@@ -129,13 +130,20 @@ static int is_notebook(const char *path)
 
 /* ---- GET ---- */
 
+/* When outputs cannot be brought in, the file as it is is still the right answer. */
+static void bring_outputs_in(struct contents_job *j)
+{
+    struct err e;
+    if (merge_flush(j->env, j->path, j->hold, &e) < 0)
+        log_warn("outputs cannot be brought into the notebook for now", "path", j->path, "reason",
+                 e.msg, NULL);
+    j->changed = CHANGED_PIN | CHANGED_TRUST;
+}
+
 static int work_get(struct contents_job *j, struct err *e)
 {
-    if (j->get.content && j->nlocks) {
-        /* When the outputs cannot be brought in, the file as it is is still the right answer. */
-        IGNORE_RESULT(merge_flush(j->env, j->path, j->hold, NULL));
-        j->changed = CHANGED_PIN | CHANGED_TRUST;
-    }
+    if (j->get.content && j->nlocks)
+        bring_outputs_in(j);
     int rc = model_get(j->env, j->path, &j->get, &j->reply, &j->reason, e);
     if (rc == 0 && j->get.content)
         merge_seen(j->env, j->path, j->hold);
@@ -352,8 +360,7 @@ static int work_checkpoints(struct contents_job *j, struct err *e)
 
 static int work_checkpoint(struct contents_job *j, struct err *e)
 {
-    IGNORE_RESULT(merge_flush(j->env, j->path, j->hold, NULL)); /* the file as it is will do */
-    j->changed = CHANGED_PIN | CHANGED_TRUST;
+    bring_outputs_in(j);
     return checkpoint_create(j->env, j->path, &j->reply, e);
 }
 
