@@ -69,11 +69,18 @@ static json_t *full_outputs(const struct exec *x, const json_t *disk)
     return list;
 }
 
-/* The file has the first `n` outputs of the cell, which are all. */
+/* Has the first output of `fold` become part of the last one of the base? */
+static int is_joined(const struct exec *x, size_t n)
+{
+    return x->base && n < x->base + json_array_size(nb_cell_outputs(x->fold));
+}
+
+/* The file has the first `n` outputs of the cell, which are all. A fold that has joined the base is
+ * not kept: it would join again with the next write. */
 static void in_file(struct track *t, struct exec *x, size_t n)
 {
     x->dirty = 0;
-    if (!x->fold || (!x->done && nb_cell_bytes(x->fold) < MERGE_SPILL))
+    if (!x->fold || (!x->done && !is_joined(x, n) && nb_cell_bytes(x->fold) < MERGE_SPILL))
         return;
     x->fold = nb_cell_free(x->fold);
     x->base = n;
@@ -262,10 +269,10 @@ static void save_cell(struct saving *s, const struct merge_hold *h, json_t *cell
         x->saved = json_array_size(saved);
     if (!full)
         return;
-    int client =
-        is_cleared(cell, x, pinned) || !nb_outputs_prefix(saved, full) || json_equal(saved, full);
+    int same = json_equal(saved, full);
+    int client = is_cleared(cell, x, pinned) || !nb_outputs_prefix(saved, full) || same;
     if (x)
-        x->verdict = client ? VERDICT_CLIENT : VERDICT_WRITTEN;
+        x->verdict = client && !(same && x->base) ? VERDICT_CLIENT : VERDICT_WRITTEN;
     if (client)
         return;
     int count =

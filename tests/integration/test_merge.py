@@ -401,6 +401,26 @@ def test_much_output(book):
     assert b.text() == ("y" * 999 + "\n") * 24000 + "end\n"
 
 
+def test_output_after_much_comes_once(book):
+    """What is added to a long output that is in the file already does not come twice."""
+    b = book("x")
+    b.connect()
+    b.run(0, "import os, time\ns = 'y' * 999 + '\\n'\nfor i in range(150): print(s * 80, end='')\n"
+             "for i in range(4):\n    print('step', i)\n"
+             f"    while not os.path.exists('{b.name}.go%d' % i): time.sleep(0.05)\n"
+             "print('end')")
+    b.client.recv()
+    b.leave()
+    for i in range(4):
+        wait_for(lambda i=i: b.file.stat().st_size > 12_000_000 and f"step {i}\n" in b.text(), 60)
+        if i == 2:
+            b.save(b.load())  # a page that has all of it
+        Path(b.daemon.root, f"{b.name}.go{i}").touch()
+    wait_for(lambda: b.text().endswith("end\n"), 60)
+    tail = "".join(f"step {i}\n" for i in range(4)) + "end\n"
+    assert b.text() == ("y" * 999 + "\n") * 12000 + tail
+
+
 def test_save_of_a_big_notebook(book):
     b = book("x")
     page = nb(*["print(1)"] * 50)
