@@ -32,8 +32,7 @@ static int is_enum(const struct option *o)
            strspn(o->meta, "abcdefghijklmnopqrstuvwxyz|") == strlen(o->meta);
 }
 
-/* Whether `value` is one of the words of "a|b|c". */
-static int enum_has(const char *words, const char *value)
+int conf_word(const char *words, const char *value)
 {
     size_t n = strlen(value);
     for (const char *w = words; *w;) {
@@ -109,7 +108,7 @@ static int set_value(struct conf *c, const struct option *o, const char *value, 
                            value, INT_MAX_VALUE);
         *(int64_t *)slot = n;
     } else {
-        if (is_enum(o) && !enum_has(o->meta, value))
+        if (is_enum(o) && !conf_word(o->meta, value))
             return err_set(e, ERR_CONFIG, "%s: \"%.40s\" is not one of %s", where, value, o->meta);
         set_str(c, o, value);
     }

@@ -88,6 +88,8 @@ const char *conf_nearest(const char *word, const char *const *names, size_t n);
 /* Appends `text` in lines of at most `width` columns; all but the first begin with `indent`
  * spaces; `column` is where the first one starts. */
 void conf_wrap(struct buf *out, const char *text, int column, int indent, int width);
+/* Whether `value` is one of the words of "a|b|c". */
+int conf_word(const char *words, const char *value);
 /* Appends `text` safe for roff: dashes and backslashes escaped, no line begins a request. */
 void conf_roff(struct buf *out, const char *text);
 

@@ -95,14 +95,7 @@ static int word_allowed(const char *words, const char *value)
 {
     if (!strchr(words, '|') || strpbrk(words, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
         return 1;
-    size_t n = strlen(value);
-    for (const char *w = words; *w;) {
-        size_t len = strcspn(w, "|");
-        if (len == n && !strncmp(w, value, n))
-            return 1;
-        w += len + (w[len] == '|');
-    }
-    return 0;
+    return conf_word(words, value);
 }
 
 static int add_value(struct cli *c, const struct cli_option *o, const char *value, struct err *e)
