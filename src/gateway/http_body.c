@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/sys.h"
 #include "gateway/http_int.h"
 

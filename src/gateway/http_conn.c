@@ -4,7 +4,6 @@
 #include <strings.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/sys.h"
 #include "gateway/http_int.h"
 

@@ -39,7 +39,6 @@
 
 struct lws;
 struct net;
-struct ws_out;
 
 struct http_server {
     uv_loop_t *loop;

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/sys.h"
 #include "gateway/http_int.h"
 
 static const struct {

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "base/sys.h"
 #include "gateway/gw.h"
 #include "gateway/static.h"
 #include "gateway/urltext.h"

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/loop.h"
 #include "gateway/contents_int.h"
 #include "gateway/gw.h"

@@ -13,8 +13,6 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/list.h"
-#include "base/log.h"
-#include "base/loop.h"
 #include "base/sys.h"
 
 #define RECENT 128               /* exits of processes that nobody watched yet */

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/sys.h"
 #include "kernel/kfiles.h"
