@@ -123,12 +123,25 @@ static const struct option *find(const char *name, size_t len)
     return NULL;
 }
 
+/* What other notebook servers call it. */
+static const char *elsewhere(const char *name)
+{
+    static const char *const pairs[][2] = {
+        {"port", "listen"}, {"ip", "listen"}, {"notebook-dir", "root"}, {"root-dir", "root"}};
+    for (size_t i = 0; i < COUNTOF(pairs); i++)
+        if (strcmp(name, pairs[i][0]) == 0)
+            return pairs[i][1];
+    return NULL;
+}
+
 static int unknown(const char *where, const char *dashes, const char *name, struct err *e)
 {
     const char *names[COUNTOF(options)];
     for (size_t i = 0; i < COUNTOF(options); i++)
         names[i] = options[i].name;
-    const char *near = conf_nearest(name, names, COUNTOF(names));
+    const char *near = elsewhere(name);
+    if (!near)
+        near = conf_nearest(name, names, COUNTOF(names));
     if (near)
         return err_set(e, ERR_CONFIG, "%sunknown option %s%.64s; did you mean %s%s?", where, dashes,
                        name, dashes, near);

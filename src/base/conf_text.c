@@ -70,7 +70,7 @@ const char *conf_nearest(const char *word, const char *const *names, size_t n)
         if (strlen(names[i]) > NAME_MAX_BYTES)
             continue;
         size_t d = distance(word, names[i]);
-        if (d < best) {
+        if (d < best && d * 2 < len) { /* "port" is not near "root" */
             best = d;
             near = names[i];
         }

@@ -288,6 +288,7 @@ static void test_nearest(void **state)
     assert_string_equal(conf_nearest("kernel-spec", names, 3), "kernelspec");
     assert_string_equal(conf_nearest("rum", names, 3), "run");
     assert_null(conf_nearest("zzzzzz", names, 3));
+    assert_null(conf_nearest("tin", names, 3));
     assert_null(conf_nearest("", names, 3));
     memset(longer, 'a', sizeof(longer));
     longer[sizeof(longer) - 1] = 0;
@@ -302,6 +303,19 @@ static void check_width(const char *text, size_t width)
             fail_msg("%zu columns: %.*s", len, (int)len, line);
         line += len + (line[len] == '\n');
     }
+}
+
+static void test_names_of_other_servers(void **state)
+{
+    (void)state;
+    struct conf c;
+    struct err e;
+    int used;
+    char *port[] = {"p", "--port=9999"}, *folder[] = {"p", "--notebook-dir", "x"};
+    assert_int_equal(conf_load(&c, 2, port, &used, &e), ERR_CONFIG);
+    assert_string_equal(e.msg, "unknown option --port; did you mean --listen?");
+    assert_int_equal(conf_load(&c, 3, folder, &used, &e), ERR_CONFIG);
+    assert_string_equal(e.msg, "unknown option --notebook-dir; did you mean --root?");
 }
 
 static void test_help(void **state)
@@ -382,6 +396,7 @@ int main(void)
         cmocka_unit_test_setup(test_bad_ini, setup),
         cmocka_unit_test_setup(test_ini_limits, setup),
         cmocka_unit_test_setup(test_nearest, setup),
+        cmocka_unit_test_setup(test_names_of_other_servers, setup),
         cmocka_unit_test_setup(test_help, setup),
         cmocka_unit_test_setup(test_paths, setup),
         cmocka_unit_test_setup(test_man_and_completion, setup),
