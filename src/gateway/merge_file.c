@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "gateway/merge_int.h"
 #include "gateway/trust.h"
 
@@ -298,8 +299,10 @@ json_t *merge_save(const struct cenv *env, const char *path, struct merge_hold *
 {
     struct saving s = {.nb = nb, .pinned = pins_cells(env->pins, path), .kept = json_object()};
     struct pin pin;
+    struct err e;
     /* Without the journal's or the file's outputs the client's are saved as they come. */
-    IGNORE_RESULT(advance_all(h, NULL));
+    if (advance_all(h, &e) < 0)
+        log_warn("outputs were not looked for before a save", "path", path, "reason", e.msg, NULL);
     if (needs_disk(&s, h) && disk_read(env, path, &s.disk, NULL) < 0)
         s.disk.nb = NULL;
     if (!s.disk.nb || !pins_get(env->pins, path, &s.disk.st, &pin))
