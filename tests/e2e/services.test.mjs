@@ -1,5 +1,6 @@
 // The client library of JupyterLab, unmodified, in Node: it knows nothing of REITOS.
 import assert from 'node:assert/strict';
+import { File } from 'node:buffer';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -11,6 +12,8 @@ import {
 import WebSocket from 'ws';
 
 import { Daemon, until } from './daemon.mjs';
+
+globalThis.File ??= File; // Node 18 does not have it there
 
 const daemon = new Daemon();
 const sockets = new Set();
