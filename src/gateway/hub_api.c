@@ -79,6 +79,16 @@ static int call(const char *url, const char *token, const char *type, const char
     return rc;
 }
 
+/* "name" opens what "name!filter" does. */
+static int scope_covers(const json_t *has, const json_t *wanted)
+{
+    const char *a = json_string_value(has), *b = json_string_value(wanted);
+    if (!a || !b)
+        return 0;
+    size_t n = strcspn(b, "!");
+    return !strcmp(a, b) || (strlen(a) == n && !strncmp(a, b, n));
+}
+
 int hub_scopes_ok(const json_t *user, const json_t *scopes)
 {
     const json_t *has = json_object_get(user, "scopes"), *a, *b;
@@ -87,7 +97,7 @@ int hub_scopes_ok(const json_t *user, const json_t *scopes)
     {
         json_array_foreach((json_t *)scopes, k, b)
         {
-            if (json_is_string(a) && json_equal(a, b))
+            if (scope_covers(a, b))
                 return 1;
         }
     }

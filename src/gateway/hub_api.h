@@ -24,7 +24,7 @@ int hub_api_exchange(const struct hub_env *v, const char *code, char **ret_token
 int hub_api_activity(const struct hub_env *v, int64_t last_us, struct err *e) WARN_UNUSED;
 int hub_api_version(const struct hub_env *v, char **ret, struct err *e) WARN_UNUSED;
 
-/* Does the user model of the Hub hold one of the scopes? */
+/* Does the user model of the Hub hold one of the scopes, or one without its "!filter"? */
 int hub_scopes_ok(const json_t *user, const json_t *scopes);
 
 #endif

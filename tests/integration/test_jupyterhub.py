@@ -30,9 +30,10 @@ c.JupyterHub.authenticator_class = DummyAuthenticator
 c.DummyAuthenticator.password = "pass"
 c.JupyterHub.spawner_class = SimpleLocalProcessSpawner
 c.SimpleLocalProcessSpawner.home_dir_template = "{home}"
-c.JupyterHub.services = [{{"name": "operator", "api_token": "{token}"}}]
+c.JupyterHub.services = [{{"name": "operator", "api_token": "{token}"}},
+                         {{"name": "stranger", "api_token": "not-{token}"}}]
 c.JupyterHub.load_roles = [{{"name": "operator", "services": ["operator"],
-                            "scopes": ["admin:users", "admin:servers"]}}]
+                            "scopes": ["admin:users", "admin:servers", "access:servers"]}}]
 """
 
 
@@ -142,6 +143,10 @@ def test_a_users_day(hub):
     page = s.get(own + "lab")  # through the Hub's OAuth
     assert page.url == own + "lab" and '"hubUser":"ada"' in page.text
     assert s.get(own + "api/status").status_code == 200
+
+    for token, want in ((hub.token, 200), ("not-" + hub.token, 403), ("unknown", 403)):
+        r = requests.get(own + "api/status", headers={"Authorization": f"token {token}"})
+        assert r.status_code == want
 
     origin = hub.url.rstrip("/")
     headers = {"X-XSRFToken": s.cookies.get("_xsrf", path="/user/ada/"), "Origin": origin}

@@ -184,6 +184,11 @@ static void hub_scopes(void **state)
     assert_false(hub_scopes_ok(user, no));
     assert_false(hub_scopes_ok(odd, yes));
     assert_false(hub_scopes_ok(NULL, yes));
+    autojson json_t *any = json_loads("{\"scopes\":[\"access:servers\"]}", 0, NULL);
+    autojson json_t *part =
+        json_loads("{\"scopes\":[\"access\",\"access:servers!\",\"\"]}", 0, NULL);
+    assert_true(hub_scopes_ok(any, yes));
+    assert_false(hub_scopes_ok(part, yes));
 }
 
 int main(void)
