@@ -128,6 +128,7 @@ void kernel_launch(struct kernel *k)
     kernel_move(k, KSTATE_LAUNCHING);
     k->asked = ASKED_NOT;
     k->interrupt_wanted = k->interrupted = 0;
+    k->no_reply = loop_timer_stop(k->no_reply);
     zygotes_busy(k->host->zygotes);
     autojson json_t *env = kernel_environment(k);
     autojson json_t *args = kenv_zygote_args(json_object_get(k->spec, "argv"));

@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "kernel/kernel_own.h"
 
-#define NO_REPLY_MS 400 /* an interrupted request that went idle is given up after this */
+#define NO_REPLY_MS 400       /* an interrupted request that went idle is given up after this */
+#define NO_REPLY_IDLE_MS 5000 /* ... and any other one */
 /* ipykernel loses a signal that comes between execute_input and the cell's own code. */
 #define SETTLE_MS 30
 
@@ -254,9 +255,12 @@ static void on_no_reply(void *arg)
     struct kernel *k = arg;
     k->no_reply = loop_timer_stop(k->no_reply);
     struct jmsg *running = execq_running(k->queue);
-    if (!running || !k->interrupted)
+    if (!running)
         return;
-    autojson json_t *content = error_content("KeyboardInterrupt", "", k->execution_count);
+    autojson json_t *content =
+        k->interrupted ? error_content("KeyboardInterrupt", "", k->execution_count)
+                       : error_content("NoReply", "the kernel gave no reply to this request",
+                                       k->execution_count);
     autojmsg struct jmsg *reply =
         jmsg_make(JCHAN_SHELL, "execute_reply", kconn_session(), running, content);
     kernel_record(k, reply);
@@ -269,12 +273,13 @@ static int is_reply_to(const struct jhead *h, struct jmsg *request)
     return request && jmsg_head(request, &r, NULL) == 0 && strcmp(h->parent_id, r->msg_id) == 0;
 }
 
-/* A kernel that is interrupted between announcing a cell and running it may go idle without a
- * reply: the queue would wait for ever. */
+/* A kernel may go idle without a reply, when it is interrupted between announcing a cell and
+ * running it, or when it does not understand the request: the queue would wait for ever. */
 static void watch_reply(struct kernel *k, const struct jhead *h)
 {
-    if (k->interrupted && !k->no_reply && is_reply_to(h, execq_running(k->queue)))
-        k->no_reply = loop_timer_start(k->host->loop, NO_REPLY_MS, 0, on_no_reply, k);
+    if (!k->no_reply && is_reply_to(h, execq_running(k->queue)))
+        k->no_reply = loop_timer_start(
+            k->host->loop, k->interrupted ? NO_REPLY_MS : NO_REPLY_IDLE_MS, 0, on_no_reply, k);
 }
 
 /* ---- from clients ---- */

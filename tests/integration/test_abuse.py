@@ -59,7 +59,8 @@ BAD_REQUESTS = [
     b"POST /api/kernels HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
     b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
     b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nx",
-    b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+    b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    b"Content-Length: 3\r\n\r\nabc",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)),
 ]
 
@@ -152,6 +153,19 @@ def test_malformed_frames(daemon):
     server.stop_kernel(kid)
 
 
+def test_request_without_a_reply(daemon):
+    """A kernel that goes idle without a reply does not hold up what comes after."""
+    server = Server(daemon.url, daemon.token)
+    kid = server.start_kernel(name="python3")
+    client = server.connect(kid)
+    mid = client.request("execute_request", {})  # no code: ipykernel logs it and says nothing
+    reply = next(m for m in client.collect(mid) if m["channel"] == "shell")
+    assert reply["content"]["status"] == "error", reply
+    client.close()
+    works(server, kid)
+    server.stop_kernel(kid)
+
+
 def test_clients_that_never_read(daemon):
     """50 connections that do not read while much is printed: the kernel ends, memory is bounded."""
     server = Server(daemon.url, daemon.token)
@@ -220,7 +234,7 @@ KINDS = ("garbage", "signature", "short", "deep", "huge", "many", "silent", "emp
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_kernel(daemon, kind):
-    """What no kernel should say: it harms neither the daemon nor another kernel, and can be ended."""
+    """What no kernel should say: neither daemon nor other kernels suffer, and it can be ended."""
     folder = Path(daemon.jupyter_data, "kernels", "hostile-" + kind)
     folder.mkdir(parents=True)
     (folder / "bad.py").write_text(HOSTILE)
