@@ -17,6 +17,7 @@
 #define KNOWN_MAX 256
 #define FRESH_US ((int64_t)300 * 1000000)
 #define STALE_US ((int64_t)600 * 1000000) /* the Hub could not be asked for so long */
+#define QUIET_US ((int64_t)10 * 1000000)  /* no token is asked about after one without an answer */
 #define ACTIVITY_MS 300000
 #define STATE_COOKIE "reitos-oauth-state"
 #define STATE_MAX_US ((int64_t)600 * 1000000)
@@ -37,6 +38,7 @@ struct hub {
     char *version; /* the Hub's; NULL until told */
     int64_t lookups_second;
     int lookups;
+    int64_t quiet_until_us;
     int refs; /* work on the pool */
     int dead;
 };
@@ -229,27 +231,38 @@ static int may_look_up(struct hub *h)
     return h->lookups++ < HUB_LOOKUPS_S;
 }
 
+/* The answer is waited for here, with nothing else served: so a Hub that gives none is left alone
+ * for a while, and what it said before holds meanwhile. */
+static struct known *look_up(struct hub *h, const char *key, const char *token, struct known *old)
+{
+    struct err e;
+    autofree char *user = NULL;
+    int64_t now = sys.mono_us();
+    if (old && now - old->checked_us > STALE_US)
+        old = NULL;
+    if (now < h->quiet_until_us || !may_look_up(h))
+        return old;
+    int rc = hub_api_user(&h->env, token, HUB_LOOKUP_MS, &user, &e);
+    if (rc < 0 && rc != ERR_DENIED) {
+        log_warn("the Hub could not be asked about a token", "why", e.msg, NULL);
+        h->quiet_until_us = sys.mono_us() + QUIET_US;
+        return old;
+    }
+    known_set(h, key, token, user ? user : "", rc == 0);
+    return known_find(h, key);
+}
+
 int hub_token(struct hub *h, struct http_req *r, const char *token)
 {
     char key[SHA256_HEX];
     sha256_hex(token, strlen(token), key);
     struct known *k = known_find(h, key);
-    if (!k || sys.mono_us() - k->checked_us > FRESH_US) {
-        struct err e;
-        autofree char *user = NULL;
-        if (!may_look_up(h))
-            return 0;
-        int rc = hub_api_user(&h->env, token, HUB_LOOKUP_MS, &user, &e);
-        if (rc < 0 && rc != ERR_DENIED) {
-            log_warn("the Hub could not be asked about a token", "why", e.msg, NULL);
-            return 0;
-        }
-        known_set(h, key, token, user ? user : "", rc == 0);
-        k = known_find(h, key);
-    }
-    if (k->good)
-        auth_principal(r, k->user, k->user, 0);
-    return k->good;
+    if (!k || sys.mono_us() - k->checked_us > FRESH_US)
+        k = look_up(h, key, token, k);
+    if (!k || !k->good)
+        return 0;
+    auth_principal(r, k->user, k->user, 0);
+    return 1;
 }
 
 static void recheck_work(void *arg)

@@ -30,7 +30,8 @@ void hub_callback(struct hub *h, struct http_req *r); /* /oauth_callback */
 void hub_logout(struct hub *h, struct http_req *r);
 /* A Hub token in a request: 1 and the principal set when the Hub says that it may use this server.
  * Unknown tokens are looked up at once, at most HUB_LOOKUPS_S a second and for HUB_LOOKUP_MS, as
- * no request may wait here for its body. */
+ * no request may wait here for its body; after a lookup without an answer none is made for a while.
+ */
 int hub_token(struct hub *h, struct http_req *r, const char *token);
 /* Is the session (made by hub_callback()) still good? The Hub is asked again every five minutes,
  * meanwhile the last answer holds. */

@@ -20,6 +20,7 @@ class Hub:
                        "stranger": {"name": "eve", "scopes": ["access:servers!server=eve/"]}}
         self.codes = {"code-1": "good", "code-2": "stranger"}
         self.activity, self.asked, self.exchanges = [], [], []
+        self.hangs = False
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,6 +37,8 @@ class Hub:
                 if self.path == "/hub/api/":
                     return self.answer(200, {"version": "3.1.4"})
                 hub.asked.append(token)
+                if hub.hangs:
+                    time.sleep(5)
                 known = hub.tokens.get(token)
                 return self.answer(200 if known else 403, known or {"message": "no"})
 
@@ -134,6 +137,19 @@ def test_oauth_refused(spawned, hub):
     assert finish(spawned, s, query, code="unknown").status_code == 403
     assert finish(spawned, s, query, code="code-2").status_code == 403  # another user
     assert s.get(spawned.url + "api/me").status_code == 403
+
+
+def test_hub_that_does_not_answer(spawned, hub):
+    """It is asked once, not for every token, and what it said before holds."""
+    def status(token):
+        return requests.get(spawned.url + "api/kernels",
+                            headers={"Authorization": f"token {token}"}).status_code
+    assert status("good") == 200
+    hub.hangs = True
+    asked = len(hub.asked)
+    assert [status(f"made-up-{i}") for i in range(4)] == [403] * 4
+    assert status("good") == 200
+    assert len(hub.asked) == asked + 1
 
 
 def test_hub_tokens(spawned, hub):
