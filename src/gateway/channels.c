@@ -24,6 +24,7 @@
 
 #define V1_PROTOCOL "v1.kernel.websocket.jupyter.org"
 #define PENDING_MAX ((size_t)1 << 20) /* bytes queued on a socket before we wait for it */
+#define SHARED_MIN ((size_t)64 << 10) /* frames of this size are kept once for all sockets */
 #define SESSIONS_MAX 8
 #define PING_DELAY_MS 20
 
@@ -134,14 +135,23 @@ static int is_for(const struct client *c, struct jmsg *m)
 static void send_message(struct client *c, struct jmsg *m)
 {
     struct buf frame = BUF_INIT(JMSG_MAX_BYTES * 2);
-    int binary = 1;
+    int binary = 1, large = m->seq && jmsg_bytes(m) >= SHARED_MIN, form = c->v1 != 0;
+    if (large && c->k->large[form].frame && c->k->large[form].seq == m->seq) {
+        ws_send_again(c->ws, c->k->large[form].frame);
+        return;
+    }
     int rc = c->v1 ? jmsg_encode_v1(m, &frame) : jmsg_encode_legacy(m, &frame, &binary);
     if (rc < 0) {
         log_warn("message not delivered", "kernel", c->k->id, "reason", err_text(rc), NULL);
         buf_free(&frame);
         return;
     }
-    ws_send(c->ws, &frame, binary);
+    if (!large) {
+        ws_send(c->ws, &frame, binary);
+        return;
+    }
+    c->k->large[form].seq = m->seq;
+    ws_share(c->ws, &frame, binary, &c->k->large[form].frame);
 }
 
 static void ping_now(void *arg)

@@ -140,6 +140,13 @@ void http_stream_end(struct http_req *r);
  * after ws_close() is dropped. More than WS_QUEUE_MAX pending breaks the connection: bound it by
  * ws_pending(). The server pings by itself every 30 s and drops a peer that is silent for 90 s. */
 void ws_send(struct ws *w, struct buf *frame, int binary);
+/* The same for a large frame that further sockets will get too: it is kept once. `*slot` names it
+ * until the last of them has written it, and is NULL from then on; what `*slot` named before is
+ * let go. ws_unshare() before the slot itself goes. */
+struct ws_shared;
+void ws_share(struct ws *w, struct buf *frame, int binary, struct ws_shared **slot);
+void ws_send_again(struct ws *w, struct ws_shared *s);
+void ws_unshare(struct ws_shared **slot);
 void ws_send_text(struct ws *w, const char *text, size_t len);
 void ws_ping(struct ws *w, uint64_t mark);
 size_t ws_pending(const struct ws *w); /* bytes queued and not yet written to the socket */

@@ -30,7 +30,10 @@ void conn_out_free(struct out *o)
     list_remove(&o->link);
     if (o->fd >= 0)
         close(o->fd);
-    free(o->data);
+    if (o->shared)
+        ws_shared_unref(o->shared);
+    else
+        free(o->data);
     free(o);
 }
 

@@ -54,11 +54,21 @@ struct http_server {
     char date[40];
 };
 
+/* A WebSocket frame in the queues of several connections. */
+struct ws_shared {
+    int refs;
+    int binary;
+    char *data;
+    size_t len;
+    struct ws_shared **slot; /* NULL: nobody asks for it any more */
+};
+
 /* A piece of output: a few head bytes, then memory, then a range of a file. */
 struct out {
     struct list link;
     uint8_t head[12], head_len, head_off;
     char *data;
+    struct ws_shared *shared; /* whose `data` is; NULL: ours */
     size_t len, off;
     int fd; /* -1: none */
     uint64_t pos, left;
@@ -189,6 +199,7 @@ int ws_rx(struct ws *w, uint8_t *data, size_t len) WARN_UNUSED;
 int ws_drained(struct ws *w); /* 1: all is said, end the connection */
 void ws_tick(struct ws *w, int64_t now);
 void ws_gone(struct ws *w); /* frees */
+void ws_shared_unref(struct ws_shared *s);
 
 /* http.c */
 const char *server_date(struct http_server *s);

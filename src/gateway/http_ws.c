@@ -137,20 +137,66 @@ static void queue_frame(struct ws *w, int opcode, char *data, size_t len)
     o->head_len = (uint8_t)ws_frame_head(o->head, opcode, len);
 }
 
+/* May a frame be queued? */
+static int takes(struct ws *w, size_t len)
+{
+    if (w->close_at || w->told || w->c->doomed)
+        return 0;
+    if (w->c->out_bytes + len <= WS_QUEUE_MAX)
+        return 1;
+    log_warn("a WebSocket reader is too slow", "peer", w->c->peer, NULL);
+    conn_doom(w->c);
+    return 0;
+}
+
 void ws_send(struct ws *w, struct buf *frame, int binary)
 {
     size_t len = frame->len;
-    if (w->close_at || w->told || w->c->doomed) {
+    if (takes(w, len))
+        queue_frame(w, binary ? WS_BINARY : WS_TEXT, buf_steal(frame), len);
+    else
         buf_free(frame);
+}
+
+void ws_share(struct ws *w, struct buf *frame, int binary, struct ws_shared **slot)
+{
+    ws_unshare(slot);
+    struct ws_shared *s = xcalloc(1, sizeof *s);
+    s->refs = 1;
+    s->binary = binary;
+    s->len = frame->len;
+    s->data = buf_steal(frame);
+    s->slot = slot;
+    *slot = s;
+    ws_send_again(w, s);
+    ws_shared_unref(s);
+}
+
+void ws_send_again(struct ws *w, struct ws_shared *s)
+{
+    if (!takes(w, s->len))
         return;
-    }
-    if (w->c->out_bytes + len > WS_QUEUE_MAX) {
-        log_warn("a WebSocket reader is too slow", "peer", w->c->peer, NULL);
-        buf_free(frame);
-        conn_doom(w->c);
+    struct out *o = conn_queue(w->c, s->data, s->len);
+    o->head_len = (uint8_t)ws_frame_head(o->head, s->binary ? WS_BINARY : WS_TEXT, s->len);
+    o->shared = s;
+    s->refs++;
+}
+
+void ws_unshare(struct ws_shared **slot)
+{
+    if (*slot)
+        (*slot)->slot = NULL;
+    *slot = NULL;
+}
+
+void ws_shared_unref(struct ws_shared *s)
+{
+    if (--s->refs)
         return;
-    }
-    queue_frame(w, binary ? WS_BINARY : WS_TEXT, buf_steal(frame), len);
+    if (s->slot)
+        *s->slot = NULL;
+    free(s->data);
+    free(s);
 }
 
 void ws_send_text(struct ws *w, const char *text, size_t len)

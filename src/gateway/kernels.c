@@ -130,6 +130,8 @@ static void remove_kernel(struct kernel *k)
     channels_drop(k);
     merge_kernel_gone(k->gw, k->id);
     list_remove(&k->link);
+    for (size_t i = 0; i < COUNTOF(k->large); i++)
+        ws_unshare(&k->large[i].frame);
     resume_close(k->resume);
     json_decref(k->model);
     free(k->id);

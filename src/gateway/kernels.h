@@ -21,6 +21,10 @@ struct kernel {
     int64_t last_activity_us;
     struct list clients; /* struct client of channels.c */
     size_t nclients;
+    struct { /* the large message that sockets are busy with, by framing: legacy, v1 */
+        uint64_t seq;
+        struct ws_shared *frame;
+    } large[2];
     struct resume *resume; /* what each client session has received; NULL until first needed */
 };
 

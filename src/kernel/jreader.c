@@ -92,6 +92,7 @@ int jreader_next(struct jreader *r, struct jmsg **ret, int64_t *wall_us, struct 
             return rc;
     }
     int rc = segment_message(&rec, ret, e);
+    segment_trim(&r->seg); /* the message is a copy, and its reader may pause here for long */
     r->from = rec.seq + 1;
     if (rc < 0)
         return rc;

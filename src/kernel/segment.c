@@ -16,7 +16,7 @@
 #define HEAD_BYTES 28 /* before the table of lengths */
 #define CRC_FROM 8    /* length and checksum are not covered */
 #define READ_BYTES ((size_t)128 << 10)
-#define KEEP_BYTES ((size_t)4 << 20) /* a larger buffer is given back after its record */
+#define KEEP_BYTES ((size_t)256 << 10) /* a larger buffer is given back after its record */
 #define RECORD_MAX (HEAD_BYTES + 4 * JMSG_MAX_PARTS + JMSG_MAX_BYTES)
 
 const char *segment_name(uint64_t first, char out[SEGMENT_NAME_MAX])
@@ -159,6 +159,12 @@ static void forget(struct segment *s)
         s->buf = NULL;
         s->cap = 0;
     }
+}
+
+void segment_trim(struct segment *s)
+{
+    if (s->cap > KEEP_BYTES)
+        forget(s);
 }
 
 /* Makes at least `need` bytes available. 1, or 0 when the file has fewer. */

@@ -45,5 +45,7 @@ void segment_close(struct segment *s);
 int segment_next(struct segment *s, uint64_t from, struct segment_record *ret,
                  struct err *e) WARN_UNUSED;
 int segment_message(const struct segment_record *r, struct jmsg **ret, struct err *e) WARN_UNUSED;
+/* Gives back the memory that a large record took; the record must not be looked at afterwards. */
+void segment_trim(struct segment *s);
 
 #endif
