@@ -489,7 +489,8 @@ static void op_done(void *arg, const struct err *e, json_t *reply)
 
 void kernels_op(struct gw *gw, struct http_req *r, const char *op, const char *kid, int status)
 {
-    if (!kernels_find(gw, kid)) {
+    struct kernel *k = kernels_find(gw, kid);
+    if (!k) {
         no_kernel(r, kid);
         return;
     }
@@ -497,7 +498,13 @@ void kernels_op(struct gw *gw, struct http_req *r, const char *op, const char *k
     *c = (struct op_call){gw, r, xstrdup(kid), status};
     if (!strcmp(op, "stop"))
         merge_kernel_stops(gw, kid);
-    shimc_call(gw->shim, json_pack("{s:s,s:s}", "op", op, "k", kid), START_TIMEOUT_MS, op_done, c);
+    json_t *call = json_pack("{s:s,s:s}", "op", op, "k", kid);
+    const char *path = notebook_path(k);
+    if (!strcmp(op, "restart") && path) { /* the notebook may have been moved */
+        autofree char *cwd = start_cwd(gw, path);
+        json_object_set_new(call, "cwd", json_string(cwd));
+    }
+    shimc_call(gw->shim, call, START_TIMEOUT_MS, op_done, c);
 }
 
 static void delete_kernel(struct gw *gw, struct http_req *r, const char *const *p)

@@ -58,7 +58,8 @@ void kernel_wait(struct kernel *k, enum kernel_event what, kernel_cb cb, void *a
 /* Its model was given out: a failed start leaves it as dead instead of removing it. */
 void kernel_shown(struct kernel *k);
 
-void kernel_restart(struct kernel *k);
+/* `cwd`: its folder from now on; NULL: as before. */
+void kernel_restart(struct kernel *k, const char *cwd);
 void kernel_interrupt(struct kernel *k);
 /* `keep`: leave the folder when messages in it were not acknowledged. */
 void kernel_stop(struct kernel *k, int now, int keep);

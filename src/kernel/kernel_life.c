@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/alloc.h"
@@ -25,6 +26,20 @@ static json_t *zygote_of(const struct kernel *k)
 {
     json_t *z = json_object_get(k->spec, "zygote");
     return json_is_object(z) ? z : NULL;
+}
+
+/* Where the process is to run. A kernel that has run before is not kept from starting again by the
+ * removal of its folder: it runs in the nearest one above. Heap. */
+static char *folder_of(const struct kernel *k)
+{
+    const char *cwd = json_get_str(k->spec, "cwd", "");
+    char *dir = xstrdup(*cwd == '/' ? cwd : "/");
+    struct stat st;
+    while (k->ready_once && dir[1] && (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))) {
+        char *slash = strrchr(dir, '/');
+        slash[slash == dir] = '\0'; /* the first one stays */
+    }
+    return dir;
 }
 
 /* There is nothing to run: dead at once, from the loop. */
@@ -70,9 +85,9 @@ static void spawn(struct kernel *k, const json_t *env)
     pid_t pid;
     char **argv = kenv_argv(json_object_get(k->spec, "argv"), k->files.connection);
     char **envp = kenv_array(env);
-    const char *cwd = json_get_str(k->spec, "cwd", "");
+    autofree char *cwd = folder_of(k);
     struct kproc_spec s = {
-        .argv = argv, .envp = envp, .cwd = *cwd ? cwd : NULL, .log = k->files.log, .keep_fd = -1};
+        .argv = argv, .envp = envp, .cwd = cwd, .log = k->files.log, .keep_fd = -1};
     int rc = kproc_spawn(&s, &pid, &e);
     kenv_free(argv);
     kenv_free(envp);
@@ -132,11 +147,11 @@ void kernel_launch(struct kernel *k)
     zygotes_busy(k->host->zygotes);
     autojson json_t *env = kernel_environment(k);
     autojson json_t *args = kenv_zygote_args(json_object_get(k->spec, "argv"));
-    const char *cwd = json_get_str(k->spec, "cwd", "");
+    autofree char *cwd = folder_of(k);
     struct zfork f = {.id = k->id,
                       .connection = k->files.connection,
                       .log = k->files.log,
-                      .cwd = *cwd ? cwd : "/",
+                      .cwd = cwd,
                       .env = env,
                       .args = args};
     if (zygote_of(k) && take_spare(k, &f))
@@ -361,10 +376,12 @@ void kernel_stop(struct kernel *k, int now, int keep)
 }
 
 /* A kernel that is starting or restarting is fresh already, or will be. */
-void kernel_restart(struct kernel *k)
+void kernel_restart(struct kernel *k, const char *cwd)
 {
     if (k->state == KSTATE_STOPPING)
         return;
+    if (cwd)
+        json_object_set_new(k->spec, "cwd", json_string(cwd));
     kernel_drop_held(k);
     k->restarts.crashes = 0;
     if (k->state == KSTATE_READY || k->state == KSTATE_CONNECTING) {

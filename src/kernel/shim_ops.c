@@ -164,7 +164,7 @@ static int op_restart(struct op_call *o, struct err *e)
 {
     if (kernel_state(o->kernel) == KSTATE_STOPPING)
         return err_set(e, ERR_GONE, "kernel %s is being stopped", kernel_id(o->kernel));
-    kernel_restart(o->kernel);
+    kernel_restart(o->kernel, json_get_str(o->r, "cwd", NULL));
     answer_when_ready(o->client, o->r, o->id, o->kernel);
     return 1;
 }

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +11,11 @@ import pytest
 import requests
 import websocket
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+
+from jupyter_ws import Server
+
+NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 
 
@@ -70,6 +77,29 @@ def test_me(client):
 def test_spec_and_reports(client):
     assert client("GET", "api/spec.yaml").text.startswith("openapi: 3")
     client("POST", "api/security/csp-report", 204, data=b'{"csp-report": {}}')
+
+
+def test_restart_in_a_folder_that_was_moved_or_removed(client, daemon):
+    """The kernel follows its notebook; where the folder is gone, it starts above it."""
+    server = Server(daemon.url, daemon.token)
+    where = "import os; os.getcwd()"
+    root = Path(daemon.root).resolve()
+    for name in ("moved/from", "moved/to"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "moved/from/a.ipynb").write_text(NOTEBOOK)
+    session = server.start_session("moved/from/a.ipynb")
+    kid = session["kernel"]["id"]
+    channels = server.connect(kid)
+    assert channels.execute(where).value == repr(str(root / "moved/from"))
+    client("PATCH", "api/contents/moved/from/a.ipynb", json={"path": "moved/to/a.ipynb"})
+    client("PATCH", f"api/sessions/{session['id']}", json={"path": "moved/to/a.ipynb"})
+    client("POST", f"api/kernels/{kid}/restart")
+    assert channels.execute(where).value == repr(str(root / "moved/to"))
+    shutil.rmtree(root / "moved/to")
+    client("POST", f"api/kernels/{kid}/restart")
+    assert channels.execute(where).value == repr(str(root / "moved"))
+    channels.close()
+    server.stop_kernel(kid)
 
 
 def test_unknown_path_and_method(client):
