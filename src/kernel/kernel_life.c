@@ -176,6 +176,8 @@ void kernel_on_ready(struct kernel *k)
         return;
     kernel_move(k, KSTATE_READY);
     k->ready_us = sys.mono_us();
+    if (k->ready_once) /* clients that were answered from the cache heard "starting" last */
+        kernel_status(k, "idle");
     k->ready_once = 1;
     k->missed_beats = 0;
     kernel_set_reason(k, "");
