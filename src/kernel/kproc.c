@@ -201,6 +201,16 @@ void kproc_teardown(void)
     uv_close((uv_handle_t *)&st.sigchld, NULL);
 }
 
+void kproc_await(int ms)
+{
+    pid_t pid = 0;
+    for (int64_t end = sys.mono_us() + ms * 1000L; pid >= 0 && sys.mono_us() < end;) {
+        pid = waitpid(-1, NULL, WNOHANG);
+        if (pid == 0)
+            uv_sleep(1);
+    }
+}
+
 void kproc_watch(pid_t pid, kproc_exit_cb cb, void *arg)
 {
     struct watch *w = xcalloc(1, sizeof *w);

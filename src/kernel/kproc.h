@@ -27,6 +27,9 @@ struct kproc_spec {
 /* Becomes subreaper and begins to reap on SIGCHLD. Once per process. */
 int kproc_setup(uv_loop_t *loop, struct err *e) WARN_UNUSED;
 void kproc_teardown(void);
+/* The end of the process is near: waits until its children have ended, for `ms` at most. What was
+ * killed a moment ago takes a while to go, and must not outlive us. */
+void kproc_await(int ms);
 
 /* Starts a program. When it cannot be executed the child says why in the log and exits with
  * KPROC_NOEXEC: executing may take long on a slow file system, so nobody waits for it here. */

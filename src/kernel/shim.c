@@ -23,6 +23,7 @@
 #define PRELUDE_MS 5      /* so long the start of a cell may wait for what follows it */
 #define FIRST_CLIENT_S 10 /* whoever started us has so long to say hello */
 #define IDLE_MS 300       /* without kernels and clients */
+#define AWAIT_MS 1000     /* for the zygotes that are killed last */
 #define END_MS 6000       /* after this the remaining kernels are killed */
 
 /* ---- kernels ---- */
@@ -377,6 +378,7 @@ static void finish(struct shim *s)
     loop_timer_stop(s->end);
     s->tick = s->grace = s->soft = s->end = NULL;
     zygotes_free(s->host.zygotes);
+    kproc_await(AWAIT_MS); /* before the clients learn that we are gone */
     list_foreach(it, &s->clients) client_close(container_of(it, struct client, link));
     kproc_teardown();
     if (loop_fini(&s->loop) < 0)

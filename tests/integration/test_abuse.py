@@ -382,7 +382,7 @@ def test_renamed_and_saved_in_mid_cell(daemon):
         s.stop_kernel(kid)
         numbers = s.api("GET", f"api/contents/{path}", expect=200).json()
         words = text_of(numbers["content"]["cells"][0]).split()
-        if words != [str(i) for i in range(len(words))]:
+        if len(words) < 20 or words != [str(i) for i in range(len(words))]:
             failed.append(words)
 
     def guarded(n):

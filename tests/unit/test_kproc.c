@@ -146,6 +146,22 @@ static void a_program_that_cannot_run(void **state)
     assert_int_equal(kproc_spawn(&s, &pid, NULL), ERR_INVALID);
 }
 
+/* Everything that was killed is gone afterwards; what lives on is not waited for longer than said.
+ */
+static void waiting_for_the_last(void **state)
+{
+    struct fixture *f = *state;
+    pid_t a = start(f, "exec sleep 60", NULL), b = start(f, "exec sleep 60", NULL);
+    kproc_signal(a, SIGKILL);
+    kproc_await(500); /* for b, in vain */
+    assert_int_equal(kill(a, 0), -1);
+    assert_int_equal(kill(b, 0), 0);
+    kproc_signal(b, SIGKILL);
+    kproc_await(10000);
+    assert_int_equal(kill(b, 0), -1);
+    kproc_await(10000); /* nobody is there: at once */
+}
+
 /* The exit may be reaped before anyone watches for it. */
 static void a_watch_that_comes_late(void **state)
 {
@@ -253,6 +269,7 @@ int main(void)
         cmocka_unit_test(memory_counters),
         cmocka_unit_test_setup_teardown(the_process_is_set_up, setup, teardown),
         cmocka_unit_test_setup_teardown(a_program_that_cannot_run, setup, teardown),
+        cmocka_unit_test_setup_teardown(waiting_for_the_last, setup, teardown),
         cmocka_unit_test_setup_teardown(a_watch_that_comes_late, setup, teardown),
         cmocka_unit_test_setup_teardown(nobody_watches, setup, teardown),
         cmocka_unit_test_setup_teardown(sweeping, setup, teardown),
